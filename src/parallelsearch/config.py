@@ -1,0 +1,311 @@
+"""The typed configuration of a study. Unknown keys are refused; every merged arm is validated before any job is planned."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Literal, TypeVar
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from parallelsearch.errors import ConfigError
+
+CONFIG_DIR = Path("config")
+WARM_START = "warm-start"  # the name under which the untrained (warm-started) policy is evaluated beside the arms
+
+SEMANTICS = Literal["paper", "released", "bounded"]
+PROMPTS = Literal["short", "search_r1", "parallel"]
+CORPUS_SOURCES = Literal["geoworld", "dpr", "wiki18", "flashrag", "qa_contexts"]
+READERS = Literal[
+    "geoworld", "hotpotqa", "2wikimultihopqa", "musique", "bamboogle", "nq", "triviaqa", "popqa", "multihop_rag"
+]
+INDEX_KINDS = Literal["flat", "flat_fp16", "ivf_flat", "hnsw"]
+
+
+class Section(BaseModel):
+    """A part of the configuration: frozen, and closed to keys it does not know."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+S = TypeVar("S", bound=Section)
+
+
+class RemoteFile(Section):
+    """One input file: where it lies, and for a file that is fetched, from where and with which checksum."""
+
+    path: str = Field(description="Path of the file, relative to the root of the checkout.")
+    url: str | None = Field(None, description="Where the file is fetched from when it is absent.")
+    sha256: str | None = Field(None, description="Checksum of the file, checked after a download.")
+
+
+class GeoWorldConfig(Section):
+    """The generated encyclopedia and its questions."""
+
+    seed: int = Field(0, ge=0, description="Seed of every choice the generator makes.")
+    passages: int = Field(3600, ge=200, description="Number of passages.")
+    train_questions: int = Field(4000, ge=8, description="Number of training questions.")
+    dev_questions: int = Field(200, ge=8, description="Number of development questions.")
+    test_questions: int = Field(600, ge=8, description="Number of test questions.")
+
+
+class CorpusConfig(Section):
+    """A collection of passages."""
+
+    source: CORPUS_SOURCES = Field(description="Layout of the raw file.")
+    file: RemoteFile | None = Field(None, description="The raw file; none for a generated corpus.")
+    licence: str = Field("unknown", description="Licence of the text, copied into the manifest.")
+
+
+class DatasetConfig(Section):
+    """A question-answering data set: its splits and the corpus its questions are searched in."""
+
+    reader: READERS = Field(description="Which reader understands the files.")
+    corpus: str = Field(description="Name of the corpus searched for these questions.")
+    splits: dict[str, RemoteFile] = Field(default_factory=dict, description="Raw file of each split.")
+
+
+class IndexConfig(Section):
+    """The search index built over the embeddings."""
+
+    kind: INDEX_KINDS = Field("flat", description="Kind of FAISS index.")
+    parameters: dict[str, int] = Field(default_factory=dict, description="Build and search parameters of the kind.")
+
+
+class EmbedConfig(Section):
+    """How passages are turned into vectors."""
+
+    encoder: str = Field("multilingual-e5-small", description="Name of a declaration in config/encoders/.")
+    shards: int = Field(1, ge=1, description="Number of shards that are encoded as separate jobs.")
+    tokens_per_batch: int = Field(8192, ge=64, description="Size of a batch in tokens, padding included.")
+
+
+class AgentConfig(Section):
+    """The limits of an episode and what the model is shown. Lengths are in tokens of the policy's tokenizer."""
+
+    prompt: PROMPTS = Field("short", description="Prompt template.")
+    top_k: int = Field(2, ge=1, description="Passages retrieved for each sub-query.")
+    max_search_turns: int = Field(4, ge=1, description="Search turns; one more generation may give the answer.")
+    max_sub_queries: int = Field(4, ge=1, description="Sub-queries searched in one turn; further ones are dropped.")
+    max_generation_tokens: int = Field(64, ge=4, description="Tokens of one generation.")
+    max_sub_query_result_tokens: int = Field(96, ge=8, description="Tokens shown for each sub-query's passages.")
+    max_prompt_tokens: int = Field(96, ge=8, description="Tokens of the prompt.")
+    max_response_tokens: int = Field(512, ge=16, description="Tokens of an episode after the prompt.")
+    on_invalid: Literal["stop", "retry"] = Field("stop", description="What an invalid generation leads to.")
+
+
+class PolicyConfig(Section):
+    """The language model that is trained."""
+
+    source: Literal["scratch", "hub"] = Field("scratch", description="A small Qwen2 made here, or a published model.")
+    model: str | None = Field(None, description="Published model (source: hub).")
+    revision: str | None = Field(None, description="Revision of the published model.")
+    vocabulary: int = Field(1024, ge=300, description="Tokens of the byte-level BPE tokenizer (source: scratch).")
+    hidden_size: int = Field(128, ge=16, description="Width (source: scratch).")
+    layers: int = Field(4, ge=1, description="Transformer layers (source: scratch).")
+    heads: int = Field(4, ge=1, description="Attention heads (source: scratch).")
+
+
+class WarmStartConfig(Section):
+    """Supervised training on demonstrations before reinforcement learning (source: scratch only)."""
+
+    steps: int = Field(1500, ge=1, description="Optimiser steps.")
+    batch_size: int = Field(32, ge=1, description="Demonstrations a step.")
+    learning_rate: float = Field(3e-3, gt=0, description="Peak learning rate (AdamW, warm-up then linear decay).")
+    parallel_share: float = Field(0.3, ge=0, le=1, description="Share of demonstrations that search in parallel where both ways are possible.")
+
+
+class RewardConfig(Section):
+    """Weights and semantics of r = r_o + r_d + r_s + r_f."""
+
+    semantics: SEMANTICS = Field("paper", description="paper: equations 3 to 7; released: the published code; bounded: ours.")
+    lambda_d: float = Field(0.15, ge=0, description="Weight of the decomposition reward.")
+    lambda_s: float = Field(0.35, ge=0, description="Weight of the search-count reward.")
+    lambda_f: float = Field(0.1, ge=0, description="Weight of the format reward.")
+    alpha: float = Field(3.0, ge=0, description="Factor of lambda_d on questions that can be decomposed.")
+
+
+class TrainingConfig(Section):
+    """Reinforcement learning with veRL."""
+
+    sets: list[str] = Field(["geoworld.train"], description="Question sets, each DATASET.SPLIT.")
+    validation_sets: list[str] = Field(default_factory=list, description="Question sets scored while training.")
+    algorithm: Literal["ppo", "grpo"] = Field("ppo", description="ppo: GAE with a critic; grpo: group-relative.")
+    device: Literal["cpu", "cuda"] = Field("cpu", description="Where the job runs.")
+    nodes: int = Field(1, ge=1, description="Nodes of the job.")
+    gpus_per_node: int = Field(1, ge=1, description="GPUs of each node (on the CPU: ranks).")
+    rollout_engine: Literal["hf", "vllm"] = Field("hf", description="Generation engine.")
+    gpu_memory_utilization: float = Field(0.6, gt=0, lt=1, description="Share of GPU memory given to vLLM.")
+    steps: int = Field(20, ge=1, description="Training steps.")
+    batch_size: int = Field(96, ge=1, description="Prompts a step.")
+    mini_batch_size: int = Field(48, ge=1, description="Episodes of an optimiser step.")
+    micro_batch_size: int = Field(48, ge=1, description="Episodes of a forward pass.")
+    rollouts_per_prompt: int = Field(1, ge=1, description="Episodes of each prompt (more than 1 for grpo).")
+    actor_learning_rate: float = Field(2e-4, gt=0, description="Actor learning rate.")
+    critic_learning_rate: float = Field(1e-3, gt=0, description="Critic learning rate.")
+    actor_warmup_ratio: float = Field(0.0, ge=0, le=1, description="Share of steps in which the actor rate rises.")
+    critic_warmup_ratio: float = Field(0.0, ge=0, le=1, description="Share of steps in which the critic rate rises.")
+    gamma: float = Field(1.0, ge=0, le=1, description="Discount.")
+    gae_lambda: float = Field(1.0, ge=0, le=1, description="GAE lambda.")
+    clip_ratio: float = Field(0.2, gt=0, description="PPO clip range.")
+    value_clip: float = Field(0.5, gt=0, description="Clip range of the value loss.")
+    kl_coefficient: float = Field(0.0, ge=0, description="KL penalty in the reward (ppo) or in the loss (grpo).")
+    entropy_coefficient: float = Field(0.0, ge=0, description="Entropy bonus.")
+    temperature: float = Field(1.0, gt=0, description="Sampling temperature of rollouts.")
+    top_p: float = Field(1.0, gt=0, le=1, description="Nucleus of rollouts.")
+    offload: bool = Field(False, description="FSDP parameters and optimiser state in CPU memory between steps.")
+    save_every: int = Field(10, ge=1, description="Steps between checkpoints.")
+    validate_every: int = Field(0, ge=0, description="Steps between validations; 0: never.")
+
+
+class EvaluationConfig(Section):
+    """Which question sets every arm answers, and how."""
+
+    sets: list[str] = Field(["geoworld.test"], description="Question sets, each DATASET.SPLIT.")
+    limit: int = Field(0, ge=0, description="At most so many questions of each set; 0: all.")
+    temperature: float = Field(0.0, ge=0, description="0: greedy decoding.")
+    batch_size: int = Field(64, ge=1, description="Episodes in flight.")
+    confidence: float = Field(0.95, gt=0, lt=1, description="Level of the intervals.")
+    bootstrap_samples: int = Field(2000, ge=100, description="Resamples of each bootstrap interval.")
+    device: Literal["cpu", "cuda"] = Field("cpu", description="Where generation runs.")
+
+
+class TrackingConfig(Section):
+    """MLflow."""
+
+    experiment: str = Field("parallelsearch", description="Experiment name.")
+    uri: str | None = Field(None, description="Tracking server; none: the SQLite store under results/mlflow.")
+    traces_per_run: int = Field(12, ge=0, description="Episodes of each arm stored as MLflow traces.")
+
+
+class ArmConfig(Section):
+    """One reward arm, complete: what the overlay in config/arms/ says, over the study's own sections."""
+
+    name: str
+    description: str = ""
+    agent: AgentConfig
+    reward: RewardConfig
+    training: TrainingConfig
+
+
+class StudyConfig(Section):
+    """A whole study."""
+
+    results: str = Field("results", description="Folder of all outputs.")
+    seeds: list[int] = Field([0], min_length=1, description="Seeds; each arm is trained once for each.")
+    arms: list[str] = Field(min_length=1, description="Names of overlays in config/arms/.")
+    baseline: str = Field("search-r1", description="Arm the others are compared with.")
+    geoworld: GeoWorldConfig = GeoWorldConfig()
+    corpora: dict[str, CorpusConfig]
+    datasets: dict[str, DatasetConfig]
+    embed: EmbedConfig = EmbedConfig()
+    index: IndexConfig = IndexConfig()
+    agent: AgentConfig = AgentConfig()
+    policy: PolicyConfig = PolicyConfig()
+    warm_start: WarmStartConfig = WarmStartConfig()
+    reward: RewardConfig = RewardConfig()
+    training: TrainingConfig = TrainingConfig()
+    evaluation: EvaluationConfig = EvaluationConfig()
+    tracking: TrackingConfig = TrackingConfig()
+
+    @model_validator(mode="after")
+    def _names_exist(self) -> StudyConfig:
+        for name, dataset in self.datasets.items():
+            if dataset.corpus not in self.corpora:
+                raise ValueError(
+                    f"datasets.{name}.corpus is '{dataset.corpus}', which is not in corpora: {', '.join(self.corpora)}."
+                )
+        for key, sets in (("training", self.training.sets), ("evaluation", self.evaluation.sets)):
+            for entry in sets:
+                dataset, _, split = entry.partition(".")
+                if dataset not in self.datasets or not split:
+                    raise ValueError(
+                        f"{key}.sets has '{entry}', which is not DATASET.SPLIT of a known data set:"
+                        f" {', '.join(self.datasets)}."
+                    )
+        return self
+
+
+def merge(base: dict[str, Any], overlay: dict[str, Any]) -> dict[str, Any]:
+    """Deep merge of mappings as Snakemake does it: mappings are merged, anything else is replaced."""
+    merged = dict(base)
+    for key, value in overlay.items():
+        if isinstance(value, dict) and isinstance(merged.get(key), dict):
+            merged[key] = merge(merged[key], value)
+        else:
+            merged[key] = value
+    return merged
+
+
+def read_yaml(path: Path) -> dict[str, Any]:
+    """Reads a YAML mapping; anything else is a ConfigError that names the file."""
+    try:
+        value = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise ConfigError(f"{path} does not exist.") from None
+    except yaml.YAMLError as error:
+        raise ConfigError(f"{path} is not valid YAML: {' '.join(str(error).split())}.") from None
+    if not isinstance(value, dict):
+        raise ConfigError(f"{path} holds {type(value).__name__}, not a mapping of settings.")
+    return value
+
+
+def validated(section: type[S], values: dict[str, Any], where: str) -> S:
+    """`values` as a `section`; every fault becomes part of one ConfigError with key, value and what is allowed."""
+    try:
+        return section.model_validate(values)
+    except ValidationError as error:
+        raise ConfigError(f"{where}: " + " ".join(_sentence(section, fault) for fault in error.errors())) from None
+
+
+def load_study(*overlays: Path, config_dir: Path = CONFIG_DIR) -> StudyConfig:
+    """config/config.yaml with `overlays` merged over it, validated with all its arms."""
+    values = read_yaml(config_dir / "config.yaml")
+    for overlay in overlays:
+        values = merge(values, read_yaml(overlay))
+    return validate_study(values, config_dir=config_dir)
+
+
+def validate_study(values: dict[str, Any], config_dir: Path = CONFIG_DIR) -> StudyConfig:
+    """A merged mapping as a StudyConfig; also validates every arm it names."""
+    study = validated(StudyConfig, values, "configuration")
+    for name in study.arms:
+        load_arm(study, name, config_dir)
+    if study.baseline not in study.arms:
+        raise ConfigError(f"configuration: baseline is '{study.baseline}', which is not among arms: {', '.join(study.arms)}.")
+    return study
+
+
+def arm_names(config_dir: Path = CONFIG_DIR) -> list[str]:
+    """Names of all overlays in config/arms/."""
+    return sorted(path.stem for path in (config_dir / "arms").glob("*.yaml"))
+
+
+def load_arm(study: StudyConfig, name: str, config_dir: Path = CONFIG_DIR) -> ArmConfig:
+    """The overlay config/arms/{name}.yaml merged over the study's agent, reward and training sections."""
+    path = config_dir / "arms" / f"{name}.yaml"
+    if name not in arm_names(config_dir):
+        raise ConfigError(f"arms has '{name}', which has no overlay {path}; known arms: {', '.join(arm_names(config_dir))}.")
+    base = {key: getattr(study, key).model_dump() for key in ("agent", "reward", "training")}
+    return validated(ArmConfig, merge(base, {"name": name, **read_yaml(path)}), f"arm {name} ({path})")
+
+
+def _sentence(section: type[BaseModel], fault: Any) -> str:
+    key = ".".join(str(part) for part in fault["loc"])
+    if fault["type"] == "extra_forbidden":
+        allowed = ", ".join(_known_keys(section, fault["loc"][:-1]))
+        return f"unknown key '{key}' (value {fault['input']!r}); allowed here: {allowed}."
+    if fault["type"] == "missing":
+        return f"key '{key}' is missing."
+    if fault["type"] == "value_error":
+        return str(fault["ctx"]["error"])
+    return f"'{key}' is {fault['input']!r}: {fault['msg'][0].lower()}{fault['msg'][1:]}."
+
+
+def _known_keys(section: Any, location: tuple[int | str, ...]) -> list[str]:
+    for part in location:
+        field = section.model_fields.get(part) if hasattr(section, "model_fields") else None
+        annotation = field.annotation if field else section
+        nested = [a for a in (annotation, *getattr(annotation, "__args__", ())) if hasattr(a, "model_fields")]
+        section = nested[0] if nested else annotation
+    return list(section.model_fields) if hasattr(section, "model_fields") else []

@@ -1,0 +1,63 @@
+"""Every path under results/ is made here. All of them are relative to `results` (default: `results`)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+
+class Results:
+    """Paths of one study. Arguments may be Snakemake wildcards such as '{arm}'."""
+
+    def __init__(self, root: str | Path = "results") -> None:
+        self.root = Path(root)
+
+    def questions(self, dataset: str, split: str) -> Path:
+        return self.root / "questions" / f"{dataset}.{split}.parquet"
+
+    def geoworld(self) -> Path:
+        """Folder of the generated world: passages.jsonl, questions.{split}.jsonl, manifest.json."""
+        return self.root / "geoworld"
+
+    def corpus(self, corpus: str) -> Path:
+        """Folder with passages.parquet and manifest.json."""
+        return self.root / "corpus" / corpus
+
+    def encoder(self, encoder: str) -> Path:
+        """Folder of an encoder's weights in Hugging Face layout, with manifest.json."""
+        return self.root / "encoders" / encoder
+
+    def embeddings(self, corpus: str, encoder: str) -> Path:
+        """Folder with shard-{i}-of-{n}.npy and manifest.json."""
+        return self.root / "embeddings" / f"{corpus}.{encoder}"
+
+    def index(self, corpus: str, encoder: str, kind: str) -> Path:
+        """Folder with index.faiss and manifest.json."""
+        return self.root / "index" / f"{corpus}.{encoder}.{kind}"
+
+    def warm_start(self, seed: int | str) -> Path:
+        """Folder of the warm-started policy: policy/, metrics.jsonl, config.yaml, done.json."""
+        return self.root / "warm_start" / f"seed{seed}"
+
+    def train(self, arm: str, seed: int | str) -> Path:
+        """Folder of one training run: config.yaml, metrics.jsonl, checkpoints/, policy/, done.json."""
+        return self.root / "train" / arm / f"seed{seed}"
+
+    def episodes(self, arm: str, seed: int | str, dataset: str) -> Path:
+        return self.root / "eval" / arm / f"seed{seed}" / dataset / "episodes.parquet"
+
+    def mlflow(self) -> Path:
+        """Folder of the SQLite store (mlflow.db), artifacts/ and collected.json."""
+        return self.root / "mlflow"
+
+    def table(self, name: str, extension: str) -> Path:
+        return self.root / "tables" / f"{name}.{extension}"
+
+    def figure(self, name: str, extension: str) -> Path:
+        return self.root / "figures" / f"{name}.{extension}"
+
+    def report(self) -> Path:
+        return self.root / "report" / "index.html"
+
+    def config(self) -> Path:
+        """The merged configuration of the study."""
+        return self.root / "config.yaml"
