@@ -1,0 +1,1 @@
+"""What a policy's episodes are worth: the episodes file, metrics and intervals."""

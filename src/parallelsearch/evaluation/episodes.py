@@ -1,0 +1,269 @@
+"""The episodes file: one row an episode, the whole transcript inside, and where it came from in the file's metadata.
+
+Columns: the fields of Question; `turns` (list of struct) as Turn, its sub-queries with their hits; the outcome of the
+episode; and figures derived from it, so that a reader of the file alone needs no code of ours. `em`, `f1` and
+`gold_recall` are null for an infrastructure failure: such an episode says nothing about the policy.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass, field, fields
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from parallelsearch.answers import exact_match, f1_score
+from parallelsearch.errors import DataError
+from parallelsearch.files import replacing
+from parallelsearch.records import Action, Episode, Hit, Passage, Question, StopReason, Structure, SubQuery, Turn
+from parallelsearch.rewards.compose import RewardBreakdown
+
+ROWS_PER_GROUP = 512
+PROVENANCE_KEY = b"parallelsearch.provenance"
+
+_HIT = pa.struct([("id", pa.int64()), ("title", pa.string()), ("text", pa.string()), ("score", pa.float64())])
+_SUB_QUERY = pa.struct([("text", pa.string()), ("shown", pa.int32()), ("hits", pa.list_(_HIT))])
+_TURN = pa.struct(
+    [
+        ("text", pa.string()),
+        ("action", pa.string()),
+        ("sub_queries", pa.list_(_SUB_QUERY)),
+        ("answer", pa.string()),
+        ("observation", pa.string()),
+        ("model_tokens", pa.int32()),
+        ("observation_tokens", pa.int32()),
+        ("generate_seconds", pa.float64()),
+        ("search_seconds", pa.float64()),
+    ]
+)
+_QUESTION = [
+    ("qid", pa.string()),
+    ("dataset", pa.string()),
+    ("split", pa.string()),
+    ("text", pa.string()),
+    ("golden_answers", pa.list_(pa.string())),
+    ("type", pa.string()),
+    ("structure", pa.string()),
+    ("hops", pa.int32()),
+    ("supporting_titles", pa.list_(pa.string())),
+    ("supporting_ids", pa.list_(pa.int64())),
+]
+_OUTCOME = [
+    ("turns", pa.list_(_TURN)),
+    ("answer", pa.string()),
+    ("stop_reason", pa.string()),
+    ("well_formed", pa.bool_()),
+    ("error", pa.string()),
+    ("prompt", pa.string()),
+    ("prompt_tokens", pa.int32()),
+    ("seconds", pa.float64()),
+]
+_DERIVED = [
+    ("em", pa.float64()),
+    ("f1", pa.float64()),
+    ("decomposed", pa.bool_()),
+    ("llm_calls", pa.int32()),
+    ("searches", pa.int32()),
+    ("sub_queries", pa.int32()),
+    ("model_tokens", pa.int32()),
+    ("observation_tokens", pa.int32()),
+    ("generate_seconds", pa.float64()),
+    ("search_seconds", pa.float64()),
+    ("gold_recall", pa.float64()),
+]
+_REWARD = [(f"reward_{name}", pa.float64()) for name in ("outcome", "decomposition", "search_count", "format", "total")]
+SCHEMA = pa.schema(
+    [
+        pa.field("arm", pa.string(), nullable=False),
+        pa.field("seed", pa.int64(), nullable=False),
+        *_QUESTION,
+        *_OUTCOME,
+        *_DERIVED,
+        *_REWARD,
+    ]
+)
+
+Scored = tuple[Episode, RewardBreakdown | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Provenance:
+    """What the episodes were made from. Checksums are hex SHA-256; '' where there is no such input."""
+
+    policy_sha256: str
+    index_sha256: str
+    corpus_sha256: str
+    questions_sha256: str
+    top_k: int
+    decoding: dict[str, Any] = field(default_factory=dict)
+    config: dict[str, Any] = field(default_factory=dict)
+    corpus: str = ""
+    index: str = ""
+    versions: dict[str, str] = field(default_factory=dict)
+
+
+def write_episodes(path: Path, episodes: Iterable[Scored], *, arm: str, seed: int, provenance: Provenance) -> None:
+    """Writes (episode, reward or None) pairs atomically, in their order, `ROWS_PER_GROUP` rows at a time."""
+    metadata = {PROVENANCE_KEY: json.dumps(asdict(provenance), ensure_ascii=False, default=str).encode()}
+    schema = SCHEMA.with_metadata(metadata)
+    remaining = iter(episodes)
+    with replacing(path) as partial, pq.ParquetWriter(partial, schema, compression="zstd") as writer:
+        while batch := [row_of(episode, reward, arm, seed) for episode, reward in islice(remaining, ROWS_PER_GROUP)]:
+            writer.write_table(pa.Table.from_pylist(batch, schema=schema))
+
+
+def read_episodes(path: Path) -> list[Scored]:
+    """The pairs of an episodes file in their order, equal to what was written."""
+    return [(episode_of(row), reward_of(row)) for row in read_rows(path)]
+
+
+def read_rows(path: Path, columns: Sequence[str] | None = None) -> Iterator[dict[str, Any]]:
+    """The rows of an episodes file as mappings; without `turns` among `columns` no transcript is read."""
+    with _open(path) as file:
+        for batch in file.iter_batches(batch_size=ROWS_PER_GROUP, columns=list(columns) if columns else None):
+            yield from batch.to_pylist()
+
+
+def read_provenance(path: Path) -> Provenance:
+    """What an episodes file was made from; reads the footer only."""
+    with _open(path) as file:
+        values = json.loads(file.schema_arrow.metadata[PROVENANCE_KEY])
+    known = {entry.name for entry in fields(Provenance)}
+    return Provenance(**{key: value for key, value in values.items() if key in known})
+
+
+def row_of(episode: Episode, reward: RewardBreakdown | None, arm: str, seed: int) -> dict[str, Any]:
+    """One row of the file."""
+    question, turns = episode.question, episode.turns
+    counts = not episode.stop_reason.is_infrastructure_failure
+    answer = episode.answer or ""
+    return {
+        "arm": arm,
+        "seed": seed,
+        "qid": question.qid,
+        "dataset": question.dataset,
+        "split": question.split,
+        "text": question.text,
+        "golden_answers": list(question.golden_answers),
+        "type": question.type,
+        "structure": question.structure.value,
+        "hops": question.hops,
+        "supporting_titles": list(question.supporting_titles),
+        "supporting_ids": list(question.supporting_ids),
+        "turns": [_turn_row(turn) for turn in turns],
+        "answer": episode.answer,
+        "stop_reason": episode.stop_reason.value,
+        "well_formed": episode.well_formed,
+        "error": episode.error,
+        "prompt": episode.prompt,
+        "prompt_tokens": episode.prompt_tokens,
+        "seconds": episode.seconds,
+        "em": float(exact_match(answer, question.golden_answers)) if counts else None,
+        "f1": float(f1_score(answer, question.golden_answers)) if counts else None,
+        "decomposed": episode.decomposed,
+        "llm_calls": episode.llm_calls,
+        "searches": episode.searches,
+        "sub_queries": sum(len(turn.sub_queries) for turn in turns),
+        "model_tokens": sum(turn.model_tokens for turn in turns),
+        "observation_tokens": sum(turn.observation_tokens for turn in turns),
+        "generate_seconds": sum(turn.generate_seconds for turn in turns),
+        "search_seconds": sum(turn.search_seconds for turn in turns),
+        "gold_recall": gold_recall(episode) if counts else None,
+        **{name: getattr(reward, name.removeprefix("reward_")) if reward else None for name, _ in _REWARD},
+    }
+
+
+def gold_recall(episode: Episode) -> float | None:
+    """Share of the question's supporting passages that reached the model (0 to 1); None where they are not known."""
+    wanted = set(episode.question.supporting_ids)
+    if not wanted:
+        return None
+    shown = {
+        hit.passage.id for turn in episode.turns for query in turn.sub_queries for hit in query.hits[: query.shown]
+    }
+    return len(wanted & shown) / len(wanted)
+
+
+def episode_of(row: dict[str, Any]) -> Episode:
+    """The episode of a row with all columns."""
+    question = Question(
+        qid=row["qid"],
+        dataset=row["dataset"],
+        split=row["split"],
+        text=row["text"],
+        golden_answers=tuple(row["golden_answers"]),
+        type=row["type"],
+        structure=Structure(row["structure"]),
+        hops=row["hops"],
+        supporting_titles=tuple(row["supporting_titles"]),
+        supporting_ids=tuple(row["supporting_ids"]),
+    )
+    return Episode(
+        question=question,
+        turns=tuple(_turn_of(turn) for turn in row["turns"]),
+        answer=row["answer"],
+        stop_reason=StopReason(row["stop_reason"]),
+        well_formed=row["well_formed"],
+        prompt=row["prompt"],
+        prompt_tokens=row["prompt_tokens"],
+        seconds=row["seconds"],
+        error=row["error"],
+    )
+
+
+def reward_of(row: dict[str, Any]) -> RewardBreakdown | None:
+    """The reward of a row; None where the episode was not scored."""
+    if row["reward_total"] is None:
+        return None
+    return RewardBreakdown(**{name.removeprefix("reward_"): row[name] for name, _ in _REWARD})
+
+
+def _turn_row(turn: Turn) -> dict[str, Any]:
+    row: dict[str, Any] = {entry.name: getattr(turn, entry.name) for entry in fields(Turn)}
+    row["action"] = turn.action.value
+    row["sub_queries"] = [
+        {
+            "text": query.text,
+            "shown": query.shown,
+            "hits": [
+                {"id": hit.passage.id, "title": hit.passage.title, "text": hit.passage.text, "score": hit.score}
+                for hit in query.hits
+            ],
+        }
+        for query in turn.sub_queries
+    ]
+    return row
+
+
+def _turn_of(row: dict[str, Any]) -> Turn:
+    queries = tuple(
+        SubQuery(
+            text=query["text"],
+            shown=query["shown"],
+            hits=tuple(Hit(Passage(hit["id"], hit["title"], hit["text"]), hit["score"]) for hit in query["hits"]),
+        )
+        for query in row["sub_queries"]
+    )
+    return Turn(**{**row, "action": Action(row["action"]), "sub_queries": queries})
+
+
+def _open(path: Path) -> pq.ParquetFile:
+    try:
+        file = pq.ParquetFile(path)
+    except FileNotFoundError:
+        raise DataError(f"{path} is missing; rerun the evaluation that writes it.") from None
+    except pa.ArrowInvalid as error:
+        raise DataError(
+            f"{path} is not a whole parquet file ({error}); delete it and rerun the evaluation that writes it."
+        ) from None
+    absent = [name for name in SCHEMA.names if name not in file.schema_arrow.names]
+    if absent or PROVENANCE_KEY not in (file.schema_arrow.metadata or {}):
+        file.close()
+        found = f"lacks the columns {', '.join(absent)}" if absent else "has no provenance in its metadata"
+        raise DataError(f"{path} {found}, so it is no episodes file; rerun the evaluation that writes it.")
+    return file
