@@ -61,3 +61,11 @@ class Results:
     def config(self) -> Path:
         """The merged configuration of the study."""
         return self.root / "config.yaml"
+
+    def log(self, rule: str, job: str = "job") -> Path:
+        """What a job printed; `job` names the job among those of its rule."""
+        return self.root / "logs" / rule / f"{job}.log"
+
+    def benchmark(self, rule: str, job: str = "job") -> Path:
+        """Seconds, memory and CPU time of a job, measured by Snakemake."""
+        return self.root / "benchmarks" / rule / f"{job}.tsv"

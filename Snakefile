@@ -1,0 +1,61 @@
+"""The whole study: raw facts -> questions, passages, index -> policies, arms -> episodes -> MLflow, tables, figures, report.
+
+Here stand the configuration, its validation and the targets; each stage has its own file under workflow/rules.
+`snakemake` (or `snakemake all`) makes everything; any file under results/ is a target, too.
+"""
+
+from pathlib import Path
+
+from snakemake.exceptions import WorkflowError
+from snakemake.utils import min_version
+
+from parallelsearch.errors import UserError
+from parallelsearch.planning import StudyPlan
+
+min_version("9.18")  # from here on reruns compare checksums, and `mtime` does not look at scripts
+
+
+configfile: "config/config.yaml"
+
+
+try:  # unknown keys, wrong types, unknown arms and data sets end here, before any job is planned
+    PLAN = StudyPlan.from_values(config, config_dir=Path("config"))
+except UserError as error:
+    raise WorkflowError(str(error)) from None
+R = PLAN.results
+
+
+include: "workflow/rules/study.smk"
+include: "workflow/rules/questions.smk"
+include: "workflow/rules/index.smk"
+include: "workflow/rules/train.smk"
+include: "workflow/rules/evaluate.smk"
+include: "workflow/rules/report.smk"
+
+
+rule all:
+    default_target: True
+    input:
+        rules.tables.input,
+        rules.figures.input,
+        rules.report.input,
+        R.mlflow() / "collected.json",
+
+
+rule questions:
+    input:
+        [PLAN.questions(question_set) for question_set in PLAN.question_sets],
+
+
+rule index:
+    input:
+        [PLAN.index(corpus) / "manifest.json" for corpus in PLAN.study.corpora],
+
+
+for ARM in PLAN.study.arms:  # `snakemake arm_search_r1`: one arm, trained and evaluated for every seed
+
+    rule:
+        name:
+            f"arm_{ARM.replace('-', '_')}"
+        input:
+            PLAN.episodes(ARM),

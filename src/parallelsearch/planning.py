@@ -1,0 +1,245 @@
+"""What the workflow asks about a study: which jobs, over which files, each with the slice of settings that it reads.
+
+The rules under workflow/rules stay free of logic. A costly rule's `params` is one of the canonical JSON slices made
+here: it changes exactly when a value that the job reads changes, so an edit reschedules only the jobs that it concerns.
+"""
+
+from __future__ import annotations
+
+import json
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from parallelsearch.config import (
+    CONFIG_DIR,
+    WARM_START,
+    ArmConfig,
+    RemoteFile,
+    Section,
+    StudyConfig,
+    load_arm,
+    validate_study,
+)
+from parallelsearch.errors import ConfigError
+from parallelsearch.paths import Results
+
+GEOWORLD_SPLITS = ("train", "dev", "test")
+
+
+def canonical(value: Any) -> str:
+    """JSON with sorted keys and no white space: equal settings give equal text."""
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+
+
+def settings(section: Section, *fields: str) -> dict[str, Any]:
+    """The named fields of a section (all of them when none is named) as plain values."""
+    values = section.model_dump(mode="json")
+    return {name: values[name] for name in fields or values}
+
+
+class StudyPlan:
+    """A validated study as the rules see it."""
+
+    def __init__(self, study: StudyConfig, config_dir: Path = CONFIG_DIR) -> None:
+        """Raises ConfigError for a question set, corpus or raw file that cannot be had."""
+        self.study = study
+        self.config_dir = Path(config_dir)
+        self.results = Results(study.results)
+        self._refuse_unknown_encoder()
+        for question_set in self.question_sets:
+            self.raw_questions(question_set)
+            self.raw_corpus(self.corpus_of(question_set))
+        for name in self.study.arms:
+            self.training_corpus(name)
+
+    @classmethod
+    def from_values(cls, values: dict[str, Any], config_dir: Path = CONFIG_DIR) -> StudyPlan:
+        """A plan from the merged mapping that Snakemake holds."""
+        return cls(validate_study(values, config_dir), config_dir)
+
+    # Names ------------------------------------------------------------------------------------------------------
+
+    def arm(self, name: str) -> ArmConfig:
+        """An arm by name; also one that the study does not list, so that a single ablation cell can be a target."""
+        return load_arm(self.study, name, self.config_dir)
+
+    @property
+    def evaluated(self) -> list[str]:
+        """Everything that is evaluated: the policy before reinforcement learning (where we made it), then the arms."""
+        return [WARM_START, *self.study.arms] if self.study.policy.source == "scratch" else list(self.study.arms)
+
+    @property
+    def question_sets(self) -> list[str]:
+        """DATASET.SPLIT of every question set that the study trains on or evaluates, without repetition."""
+        training = [self.study.training, *(self.arm(name).training for name in self.study.arms)]
+        return list(dict.fromkeys([*(entry for part in training for entry in part.sets), *self.study.evaluation.sets]))
+
+    def training_sets(self, name: str) -> list[str]:
+        """Question sets of an arm; of the warm start: those of the study."""
+        return self.study.training.sets if name == WARM_START else self.arm(name).training.sets
+
+    def corpus_of(self, question_set: str) -> str:
+        """The corpus searched for a question set; an unknown data set is a ConfigError."""
+        dataset, _ = split_of(question_set)
+        if dataset not in self.study.datasets:
+            known = ", ".join(self.study.datasets)
+            raise ConfigError(f"configuration: '{question_set}' is of an unknown data set; known data sets: {known}.")
+        return self.study.datasets[dataset].corpus
+
+    def training_corpus(self, name: str) -> str:
+        """The one corpus that is searched while an arm is trained."""
+        corpora = sorted({self.corpus_of(entry) for entry in self.training_sets(name)})
+        if len(corpora) != 1:
+            raise ConfigError(
+                f"configuration: training.sets of {name} needs the corpora {', '.join(corpora)}, but one job searches"
+                " one corpus; keep the sets of one of them."
+            )
+        return corpora[0]
+
+    def _refuse_unknown_encoder(self) -> None:
+        known = sorted(path.stem for path in (self.config_dir / "encoders").glob("*.yaml"))
+        if self.study.embed.encoder not in known:
+            raise ConfigError(
+                f"configuration: embed.encoder is '{self.study.embed.encoder}', which has no declaration in"
+                f" {self.config_dir / 'encoders'}; known encoders: {', '.join(known)}."
+            )
+
+    # Files ------------------------------------------------------------------------------------------------------
+
+    def questions(self, question_set: str) -> Path:
+        return self.results.questions(*split_of(question_set))
+
+    def raw_questions(self, question_set: str) -> Path:
+        """The data set's own file of one split."""
+        self.corpus_of(question_set)
+        dataset, split = split_of(question_set)
+        declared = self.study.datasets[dataset]
+        if declared.reader == "geoworld":
+            if split not in GEOWORLD_SPLITS:
+                raise ConfigError(
+                    f"configuration: '{question_set}' is no split of a generated data set;"
+                    f" known splits: {', '.join(GEOWORLD_SPLITS)}."
+                )
+            return self.results.geoworld() / f"questions.{split}.jsonl"
+        if split not in declared.splits:
+            known = ", ".join(declared.splits) or "none"
+            raise ConfigError(
+                f"configuration: '{question_set}' has no file; datasets.{dataset}.splits knows: {known}."
+            )
+        return _obtainable(declared.splits[split], f"datasets.{dataset}.splits.{split}")
+
+    def raw_corpus(self, corpus: str) -> Path:
+        """The raw file of a corpus."""
+        declared = self.study.corpora[corpus]
+        if declared.source == "geoworld":
+            return self.results.geoworld() / "passages.jsonl"
+        if declared.file is None:
+            raise ConfigError(f"configuration: corpora.{corpus}.file is missing; only a generated corpus has none.")
+        return _obtainable(declared.file, f"corpora.{corpus}.file")
+
+    @cached_property
+    def downloads(self) -> dict[str, RemoteFile]:
+        """Path -> registry entry of every file with a URL."""
+        files = [corpus.file for corpus in self.study.corpora.values() if corpus.file]
+        files += [file for dataset in self.study.datasets.values() for file in dataset.splits.values()]
+        return {file.path: file for file in files if file.url}
+
+    def index(self, corpus: str) -> Path:
+        return self.results.index(corpus, self.study.embed.encoder, self.study.index.kind)
+
+    def embeddings(self, corpus: str) -> Path:
+        return self.results.embeddings(corpus, self.study.embed.encoder)
+
+    def episodes(self, name: str | None = None) -> list[Path]:
+        """Episodes of one arm, or of everything that is evaluated."""
+        return [
+            self.results.episodes(arm, seed, question_set)
+            for arm in ([name] if name else self.evaluated)
+            for seed in self.study.seeds
+            for question_set in self.study.evaluation.sets
+        ]
+
+    def trained(self) -> list[Path]:
+        """The final marker of every training job."""
+        return [self.results.train(arm, seed) / "done.json" for arm in self.study.arms for seed in self.study.seeds]
+
+    def policy_folder(self, name: str, seed: int | str) -> Path:
+        """Folder of the policy that is evaluated under `name`."""
+        return self.results.warm_start(seed) if name == WARM_START else self.results.train(name, seed)
+
+    def policy_marker(self, name: str, seed: int | str) -> Path:
+        """The file that exists when that policy is complete; an unknown arm is a ConfigError."""
+        if name != WARM_START:
+            self.arm(name)
+        return self.policy_folder(name, seed) / "done.json"
+
+    def initial_marker(self, seed: int | str) -> list[Path]:
+        """What training waits for: the warm start, or nothing for a published model."""
+        return [self.policy_marker(WARM_START, seed)] if self.study.policy.source == "scratch" else []
+
+    def initial_policy(self, seed: int | str) -> str:
+        """What training starts from: the warm-started policy, or a published model."""
+        policy = self.study.policy
+        if policy.source == "scratch":
+            return str(self.results.warm_start(seed))
+        if not policy.model:
+            raise ConfigError("configuration: policy.source is 'hub', but policy.model is not set; name a model.")
+        return f"{policy.model}@{policy.revision}" if policy.revision else policy.model
+
+    # Settings: the slice that each kind of job reads --------------------------------------------------------------
+
+    def geoworld_settings(self) -> str:
+        return canonical(settings(self.study.geoworld))
+
+    def embed_settings(self) -> str:
+        return canonical(settings(self.study.embed, "tokens_per_batch"))
+
+    def index_settings(self) -> str:
+        return canonical(settings(self.study.index))
+
+    def warm_start_settings(self) -> str:
+        study = self.study
+        return canonical({key: settings(getattr(study, key)) for key in ("agent", "policy", "warm_start")})
+
+    def train_settings(self, name: str) -> str:
+        return canonical({**settings(self.arm(name)), "description": ""})
+
+    def evaluate_settings(self, name: str) -> str:
+        source: StudyConfig | ArmConfig = self.study if name == WARM_START else self.arm(name)
+        answering = settings(self.study.evaluation, "limit", "temperature", "batch_size", "device")
+        return canonical({"agent": settings(source.agent), "reward": settings(source.reward), "evaluation": answering})
+
+    def tracking_settings(self) -> str:
+        return canonical(settings(self.study.tracking))
+
+    def merged(self) -> str:
+        """The whole study with all its arms, complete."""
+        arms = {name: settings(self.arm(name)) for name in self.study.arms}
+        return canonical({"study": settings(self.study), "arms": arms})
+
+    # Resources ----------------------------------------------------------------------------------------------------
+
+    def gpus(self, name: str) -> int:
+        """GPUs of an arm's training job on one node; 0 on the CPU."""
+        training = self.arm(name).training
+        return training.gpus_per_node if training.device == "cuda" else 0
+
+    def nodes(self, name: str) -> int:
+        return self.arm(name).training.nodes
+
+
+def split_of(question_set: str) -> tuple[str, str]:
+    """'hotpotqa.dev' -> ('hotpotqa', 'dev')."""
+    dataset, _, split = question_set.partition(".")
+    return dataset, split
+
+
+def _obtainable(file: RemoteFile, key: str) -> Path:
+    path = Path(file.path)
+    if not file.url and not path.exists():
+        raise ConfigError(
+            f"configuration: {key}.path is '{path}', which does not exist and has no url;"
+            " put the file there or add its url."
+        )
+    return path

@@ -1,0 +1,34 @@
+"""Every arm (and the warm-started policy) answers every question set.
+
+INPUTS   done.json of the policy, the questions, the index of their corpus
+OUTPUTS  {results}/eval/{{arm}}/seed{{seed}}/{{dataset}}.{{split}}/episodes.parquet   one row an episode
+"""
+
+
+rule evaluate:
+    input:
+        policy=lambda wildcards: PLAN.policy_marker(wildcards.arm, wildcards.seed),
+        questions=R.questions("{dataset}", "{split}"),
+        index=lambda wildcards: PLAN.index(PLAN.corpus_of(f"{wildcards.dataset}.{wildcards.split}")) / "manifest.json",
+    output:
+        ensure(R.episodes("{arm}", "{seed}", "{dataset}.{split}"), non_empty=True),
+    log:
+        R.log("evaluate", "{arm}.seed{seed}.{dataset}.{split}"),
+    benchmark:
+        R.benchmark("evaluate", "{arm}.seed{seed}.{dataset}.{split}")
+    conda:
+        GPU_ENV if PLAN.study.evaluation.device == "cuda" else CPU_ENV
+    params:
+        policy=lambda wildcards: PLAN.policy_folder(wildcards.arm, wildcards.seed),
+        index=lambda wildcards: PLAN.index(PLAN.corpus_of(f"{wildcards.dataset}.{wildcards.split}")),
+        settings=lambda wildcards: PLAN.evaluate_settings(wildcards.arm),
+    threads: 1
+    resources:
+        mem_mb=2000,
+        runtime=480,
+        gpu=1 if PLAN.study.evaluation.device == "cuda" else 0,
+    message:
+        "{wildcards.arm}, seed {wildcards.seed}, answers {wildcards.dataset}.{wildcards.split}; progress: {log}"
+    shell:
+        "parallelsearch evaluate {output:q} --arm {wildcards.arm:q} --seed {wildcards.seed} --policy {params.policy:q}"
+        " --index {params.index:q} --questions {input.questions:q} --settings {params.settings:q} > {log:q} 2>&1"

@@ -1,0 +1,144 @@
+"""Passages -> embeddings -> FAISS index, for every corpus that a question set of the study is searched in.
+
+INPUTS   the raw file of the corpus (corpora.NAME.file.path, or GeoWorld's passages)
+         config/encoders/NAME.yaml (embed.encoder)
+OUTPUTS  {results}/corpus/{{corpus}}/passages.parquet, manifest.json
+         {results}/encoders/{{encoder}}/                              weights in Hugging Face layout
+         {results}/embeddings/{{corpus}}.{{encoder}}/shard-I-of-N.npy, manifest.json
+         {results}/index/{{corpus}}.{{encoder}}.{{kind}}/index.faiss, manifest.json
+STEPS    build_corpus, export_encoder -> embed (one job a shard; a finished shard is never encoded twice)
+         -> embed_manifest (all shards are there and whole) -> build_index
+"""
+
+SHARDS = PLAN.study.embed.shards
+
+
+rule build_corpus:
+    input:
+        lambda wildcards: PLAN.raw_corpus(wildcards.corpus),
+    output:
+        passages=ensure(R.corpus("{corpus}") / "passages.parquet", non_empty=True),
+        manifest=ensure(R.corpus("{corpus}") / "manifest.json", non_empty=True),
+    log:
+        R.log("build_corpus", "{corpus}"),
+    benchmark:
+        R.benchmark("build_corpus", "{corpus}")
+    conda:
+        CPU_ENV
+    params:
+        folder=R.corpus("{corpus}"),
+        source=lambda wildcards: PLAN.study.corpora[wildcards.corpus].source,
+        licence=lambda wildcards: PLAN.study.corpora[wildcards.corpus].licence,
+    resources:
+        mem_mb=2000,
+        runtime=240,
+    message:
+        "Reading the passages of {wildcards.corpus} from {input}"
+    shell:
+        "parallelsearch corpus build {params.source:q} {input:q} {params.folder:q} --licence {params.licence:q}"
+        " > {log:q} 2>&1"
+
+
+rule export_encoder:
+    input:
+        "config/encoders/{encoder}.yaml",
+    output:
+        ensure(R.encoder("{encoder}") / "manifest.json", non_empty=True),
+    log:
+        R.log("export_encoder", "{encoder}"),
+    benchmark:
+        R.benchmark("export_encoder", "{encoder}")
+    conda:
+        CPU_ENV
+    params:
+        folder=R.encoder("{encoder}"),
+    localrule: True  # a published encoder comes from the net
+    message:
+        "Preparing the encoder {wildcards.encoder}"
+    shell:
+        "parallelsearch encoder export {wildcards.encoder:q} {params.folder:q} > {log:q} 2>&1"
+
+
+rule embed:
+    input:
+        passages=R.corpus("{corpus}") / "passages.parquet",
+        corpus=R.corpus("{corpus}") / "manifest.json",
+        encoder=R.encoder("{encoder}") / "manifest.json",
+    output:
+        ensure(R.embeddings("{corpus}", "{encoder}") / f"shard-{{shard}}-of-{SHARDS}.npy", non_empty=True),
+    log:
+        R.log("embed", "{corpus}.{encoder}.{shard}"),
+    benchmark:
+        R.benchmark("embed", "{corpus}.{encoder}.{shard}")
+    conda:
+        CPU_ENV
+    params:
+        corpus=R.corpus("{corpus}"),
+        encoder=R.encoder("{encoder}"),
+        folder=R.embeddings("{corpus}", "{encoder}"),
+        shards=SHARDS,
+        settings=PLAN.embed_settings(),
+    threads: workflow.cores
+    resources:
+        mem_mb=3000,
+        runtime=240,
+    message:
+        "Encoding shard {wildcards.shard} of {SHARDS} of {wildcards.corpus}; progress: {log}"
+    shell:
+        "parallelsearch embed {params.corpus:q} {params.encoder:q} {params.folder:q}"
+        " --shard {wildcards.shard} --of {params.shards} --settings {params.settings:q} > {log:q} 2>&1"
+
+
+rule embed_manifest:
+    input:
+        [R.embeddings("{corpus}", "{encoder}") / f"shard-{shard}-of-{SHARDS}.npy" for shard in range(SHARDS)],
+    output:
+        ensure(R.embeddings("{corpus}", "{encoder}") / "manifest.json", non_empty=True),
+    log:
+        R.log("embed_manifest", "{corpus}.{encoder}"),
+    benchmark:
+        R.benchmark("embed_manifest", "{corpus}.{encoder}")
+    conda:
+        CPU_ENV
+    params:
+        corpus=R.corpus("{corpus}"),
+        encoder=R.encoder("{encoder}"),
+        folder=R.embeddings("{corpus}", "{encoder}"),
+        shards=SHARDS,
+    resources:
+        mem_mb=2000,
+        runtime=60,
+    message:
+        "Checking the embeddings of {wildcards.corpus}"
+    shell:
+        "parallelsearch embed-manifest {params.corpus:q} {params.encoder:q} {params.folder:q} --of {params.shards}"
+        " > {log:q} 2>&1"
+
+
+rule build_index:
+    input:
+        corpus=R.corpus("{corpus}") / "manifest.json",
+        embeddings=PLAN.embeddings("{corpus}") / "manifest.json",
+    output:
+        index=ensure(PLAN.index("{corpus}") / "index.faiss", non_empty=True),
+        manifest=ensure(PLAN.index("{corpus}") / "manifest.json", non_empty=True),
+    log:
+        R.log("build_index", "{corpus}"),
+    benchmark:
+        R.benchmark("build_index", "{corpus}")
+    conda:
+        CPU_ENV
+    params:
+        corpus=R.corpus("{corpus}"),
+        embeddings=PLAN.embeddings("{corpus}"),
+        folder=PLAN.index("{corpus}"),
+        settings=PLAN.index_settings(),
+    threads: workflow.cores
+    resources:
+        mem_mb=3000,
+        runtime=240,
+    message:
+        "Building the index of {wildcards.corpus}"
+    shell:
+        "parallelsearch index build {params.corpus:q} {params.embeddings:q} {params.folder:q}"
+        " --settings {params.settings:q} > {log:q} 2>&1"

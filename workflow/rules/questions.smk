@@ -1,0 +1,54 @@
+"""Questions of every data set, tagged with their structure, in one layout.
+
+INPUTS   the data set's own file of the split (datasets.NAME.splits.SPLIT.path; downloaded when it has a url)
+         or, for GeoWorld, what the generator wrote
+OUTPUTS  {results}/geoworld/{{passages,questions.train,questions.dev,questions.test}}.jsonl, manifest.json
+         {results}/questions/{{dataset}}.{{split}}.parquet
+STEPS    geoworld (only where a data set or corpus asks for it) -> import_questions
+"""
+
+
+rule geoworld:
+    output:
+        R.geoworld() / "passages.jsonl",
+        [R.geoworld() / f"questions.{split}.jsonl" for split in ("train", "dev", "test")],
+        ensure(R.geoworld() / "manifest.json", non_empty=True),
+    log:
+        R.log("geoworld"),
+    benchmark:
+        R.benchmark("geoworld")
+    conda:
+        CPU_ENV
+    params:
+        folder=R.geoworld(),
+        settings=PLAN.geoworld_settings(),
+    resources:
+        mem_mb=1000,
+        runtime=30,
+    message:
+        "Generating the GeoWorld encyclopedia and its questions"
+    shell:
+        "parallelsearch geoworld build {params.folder:q} --settings {params.settings:q} > {log:q} 2>&1"
+
+
+rule import_questions:
+    input:
+        lambda wildcards: PLAN.raw_questions(f"{wildcards.dataset}.{wildcards.split}"),
+    output:
+        ensure(R.questions("{dataset}", "{split}"), non_empty=True),
+    log:
+        R.log("import_questions", "{dataset}.{split}"),
+    benchmark:
+        R.benchmark("import_questions", "{dataset}.{split}")
+    conda:
+        CPU_ENV
+    params:
+        reader=lambda wildcards: PLAN.study.datasets[wildcards.dataset].reader,
+    resources:
+        mem_mb=2000,
+        runtime=30,
+    message:
+        "Reading the {wildcards.split} questions of {wildcards.dataset} from {input}"
+    shell:
+        "parallelsearch questions import {params.reader:q} {input:q} {output:q} --split {wildcards.split:q}"
+        " > {log:q} 2>&1"

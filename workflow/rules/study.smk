@@ -1,0 +1,60 @@
+"""What belongs to no stage: the merged configuration, files from the net, and the shape of wildcards.
+
+INPUTS   the configuration; the registry of downloads in it (corpora.*.file, datasets.*.splits.*)
+OUTPUTS  {results}/config.yaml        the study and all its arms, complete, as they were planned (do not edit)
+         data/...                     raw files, downloaded when absent and checked against their SHA-256
+"""
+
+import re
+
+# With `--sdm conda` jobs run in these environments; without it, in the one that Snakemake was started from.
+CPU_ENV = str(Path(workflow.basedir) / "envs" / "cpu.yaml")
+GPU_ENV = str(Path(workflow.basedir) / "envs" / "gpu.yaml")
+
+
+wildcard_constraints:
+    arm=r"[^/]+",
+    seed=r"\d+",
+    dataset=r"[^/.]+",
+    split=r"[^/.]+",
+    corpus=r"[^/.]+",
+    encoder=r"[^/]+",
+    shard=r"\d+",
+    download="|".join(map(re.escape, PLAN.downloads)) or r"(?!)",
+
+
+rule study_config:
+    output:
+        ensure(R.config(), non_empty=True),
+    log:
+        R.log("study_config"),
+    benchmark:
+        R.benchmark("study_config")
+    conda:
+        CPU_ENV
+    params:
+        study=PLAN.merged(),
+    localrule: True
+    message:
+        "Saving the merged configuration to {output}"
+    shell:
+        "parallelsearch config write {output:q} --settings {params.study:q} > {log:q} 2>&1"
+
+
+rule download:
+    output:
+        ensure("{download}", non_empty=True),
+    log:
+        R.log("download", "{download}"),
+    benchmark:
+        R.benchmark("download", "{download}")
+    conda:
+        CPU_ENV
+    params:
+        url=lambda wildcards: PLAN.downloads[wildcards.download].url,
+        sha256=lambda wildcards: PLAN.downloads[wildcards.download].sha256 or "unknown",
+    localrule: True  # compute nodes often have no way to the net
+    message:
+        "Downloading {wildcards.download} from {params.url}"
+    shell:
+        "parallelsearch fetch {params.url:q} {output:q} --sha256 {params.sha256:q} > {log:q} 2>&1"

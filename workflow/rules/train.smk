@@ -1,0 +1,68 @@
+"""Policies: the warm start of each seed, then one veRL job for each reward arm and seed.
+
+INPUTS   training questions, the index of their corpus
+OUTPUTS  {results}/warm_start/seed{{seed}}/done.json      (beside it: policy/, metrics.jsonl, config.yaml)
+         {results}/train/{{arm}}/seed{{seed}}/done.json   (beside it: policy/, metrics.jsonl, config.yaml, checkpoints/)
+NOTE     Only the final marker is an output. Snakemake deletes the outputs of a job that failed or was killed, and
+         checkpoints must outlive that: the next run goes on from the last one.
+         An arm's settings are its own: another lambda_d of one arm changes the params of that arm's job alone.
+"""
+
+
+rule warm_start:
+    input:
+        questions=[PLAN.questions(question_set) for question_set in PLAN.training_sets("warm-start")],
+        index=PLAN.index(PLAN.training_corpus("warm-start")) / "manifest.json",
+    output:
+        ensure(R.warm_start("{seed}") / "done.json", non_empty=True),
+    log:
+        R.log("warm_start", "seed{seed}"),
+    benchmark:
+        R.benchmark("warm_start", "seed{seed}")
+    conda:
+        CPU_ENV
+    params:
+        folder=R.warm_start("{seed}"),
+        index=PLAN.index(PLAN.training_corpus("warm-start")),
+        settings=PLAN.warm_start_settings(),
+    threads: workflow.cores
+    resources:
+        mem_mb=4000,
+        runtime=120,
+    message:
+        "Warm start of seed {wildcards.seed}; progress: {log}"
+    shell:
+        "parallelsearch warm-start {params.folder:q} --questions {input.questions:q} --index {params.index:q}"
+        " --seed {wildcards.seed} --settings {params.settings:q} > {log:q} 2>&1"
+
+
+rule train:
+    input:
+        questions=lambda wildcards: map(PLAN.questions, PLAN.training_sets(wildcards.arm)),
+        index=lambda wildcards: PLAN.index(PLAN.training_corpus(wildcards.arm)) / "manifest.json",
+        policy=lambda wildcards: PLAN.initial_marker(wildcards.seed),
+    output:
+        ensure(R.train("{arm}", "{seed}") / "done.json", non_empty=True),
+    log:
+        R.log("train", "{arm}.seed{seed}"),
+    benchmark:
+        R.benchmark("train", "{arm}.seed{seed}")
+    conda:
+        GPU_ENV if PLAN.study.training.device == "cuda" else CPU_ENV
+    params:
+        folder=R.train("{arm}", "{seed}"),
+        policy=lambda wildcards: PLAN.initial_policy(wildcards.seed),
+        index=lambda wildcards: PLAN.index(PLAN.training_corpus(wildcards.arm)),
+        settings=lambda wildcards: PLAN.train_settings(wildcards.arm),
+    threads: workflow.cores
+    resources:
+        mem_mb=5000,
+        runtime=2880,
+        gpu=lambda wildcards: PLAN.gpus(wildcards.arm),
+        nodes=lambda wildcards: PLAN.nodes(wildcards.arm),
+    message:
+        "Training {wildcards.arm}, seed {wildcards.seed}; progress: {log}"
+    shell:
+        "parallelsearch train {params.folder:q} --arm {wildcards.arm:q} --seed {wildcards.seed}"
+        " --policy {params.policy:q} --index {params.index:q} --questions {input.questions:q}"
+        " --settings {params.settings:q} > {log:q} 2>&1"
