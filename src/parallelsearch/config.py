@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
@@ -256,6 +257,17 @@ def validated(section: type[S], values: dict[str, Any], where: str) -> S:
         return section.model_validate(values)
     except ValidationError as error:
         raise ConfigError(f"{where}: " + " ".join(_sentence(section, fault) for fault in error.errors())) from None
+
+
+def from_json(section: type[S], text: str, where: str) -> S:
+    """The JSON object `text` (a command's --settings) as a `section`; anything else is a ConfigError."""
+    try:
+        values = json.loads(text)
+    except json.JSONDecodeError as error:
+        raise ConfigError(f"{where}: {text[:80]!r} is not valid JSON ({error}); give one JSON object.") from None
+    if not isinstance(values, dict):
+        raise ConfigError(f"{where}: {text[:80]!r} is not a JSON object; give one such as '{{}}'.")
+    return validated(section, values, where)
 
 
 def load_study(*overlays: Path, config_dir: Path = CONFIG_DIR) -> StudyConfig:
