@@ -1,0 +1,214 @@
+"""The episode loop: one question, an engine, a retriever -> an Episode and the token ids that reinforcement learning needs.
+
+Training and evaluation both run this loop. Text of the model is never tokenised again: a response consists of the very
+ids the engine returned, and of observations that are encoded once, when they are appended.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+from parallelsearch.agent.engine import Engine, Generation, Sampling
+from parallelsearch.agent.observation import Observation, render_observation
+from parallelsearch.agent.prompts import prompt_text
+from parallelsearch.agent.protocol import CORRECTION, STOP_STRINGS, ParsedGeneration, is_well_formed, parse_generation
+from parallelsearch.config import AgentConfig
+from parallelsearch.errors import EngineError, RetrieverError
+from parallelsearch.records import Action, Episode, Hit, Question, StopReason, SubQuery, Turn
+
+if TYPE_CHECKING:
+    from parallelsearch.retrieval.retriever import Retriever
+
+_TURN_STRIDE = 1_000_003  # keeps the seeds of an episode's generations apart
+
+
+@dataclass(frozen=True, slots=True)
+class Rollout:
+    """An episode as token ids. The last three lists have one entry for each response token.
+
+    `trains_on` is 1 on tokens of the model and 0 on tokens of observations, whose `log_probs` are 0.0.
+    """
+
+    episode: Episode
+    prompt_ids: list[int]
+    response_ids: list[int]
+    trains_on: list[int]
+    log_probs: list[float]
+
+
+@dataclass(slots=True)
+class _Response:
+    """The response while it grows."""
+
+    limit: int
+    token_ids: list[int] = field(default_factory=list)
+    trains_on: list[int] = field(default_factory=list)
+    log_probs: list[float] = field(default_factory=list)
+
+    @property
+    def room(self) -> int:
+        return self.limit - len(self.token_ids)
+
+    def add_generation(self, generation: Generation) -> None:
+        self.token_ids += generation.token_ids
+        self.trains_on += [1] * len(generation.token_ids)
+        self.log_probs += generation.log_probs
+
+    def add_observation(self, token_ids: Sequence[int]) -> None:
+        self.token_ids += token_ids
+        self.trains_on += [0] * len(token_ids)
+        self.log_probs += [0.0] * len(token_ids)
+
+
+async def run_episode(
+    question: Question, engine: Engine, retriever: Retriever, agent: AgentConfig, sampling: Sampling
+) -> Rollout:
+    """Lets the agent answer `question` within the limits of `agent`.
+
+    A failure of the engine or the retriever ends the episode with the matching stop_reason and its text in
+    Episode.error; it is never raised and never shown to the model. The response never exceeds
+    agent.max_response_tokens: an observation that would not fit ends the episode (token_limit).
+    """
+    started = time.perf_counter()
+    tokenizer = engine.tokenizer
+    prompt = prompt_text(agent.prompt, question.text, tokenizer)
+    prompt_ids = tokenizer.encode(prompt, add_special_tokens=False)
+    response = _Response(agent.max_response_tokens)
+    turns: list[Turn] = []
+    if len(prompt_ids) > agent.max_prompt_tokens:
+        stop, error = (
+            StopReason.TOKEN_LIMIT,
+            (
+                f"The prompt of question {question.qid} has {len(prompt_ids)} tokens, more than"
+                f" agent.max_prompt_tokens = {agent.max_prompt_tokens}."
+            ),
+        )
+    else:
+        stop, error = await _run_turns(prompt_ids, response, turns, engine, retriever, agent, sampling)
+    answered = stop is StopReason.ANSWERED
+    episode = Episode(
+        question=question,
+        turns=tuple(turns),
+        answer=turns[-1].answer if answered else None,
+        stop_reason=stop,
+        well_formed=answered and is_well_formed(turns),
+        prompt=prompt,
+        prompt_tokens=len(prompt_ids),
+        seconds=time.perf_counter() - started,
+        error=error,
+    )
+    return Rollout(episode, prompt_ids, response.token_ids, response.trains_on, response.log_probs)
+
+
+async def _run_turns(
+    prompt_ids: list[int],
+    response: _Response,
+    turns: list[Turn],
+    engine: Engine,
+    retriever: Retriever,
+    agent: AgentConfig,
+    sampling: Sampling,
+) -> tuple[StopReason, str]:
+    """Appends to `response` and `turns` until the episode ends; returns why it ended, and the error text of a failure."""
+    while True:
+        budget = min(agent.max_generation_tokens, response.room)
+        if budget < 1:
+            return StopReason.TOKEN_LIMIT, ""
+        try:
+            started = time.perf_counter()
+            generation = await _generate(engine, prompt_ids + response.token_ids, budget, sampling, len(turns))
+        except Exception as failure:
+            return StopReason.ENGINE_ERROR, _sentence(failure)
+        response.add_generation(generation)
+        text = generation_text(generation, engine.tokenizer)
+        parsed = parse_generation(text)
+        turn = Turn(
+            text=text,
+            action=parsed.action,
+            sub_queries=tuple(SubQuery(query) for query in parsed.sub_queries[: agent.max_sub_queries]),
+            answer=parsed.answer,
+            model_tokens=len(generation.token_ids),
+            generate_seconds=time.perf_counter() - started,
+        )
+        turns.append(turn)
+        stop = _stop_after(parsed, generation, budget, turns, agent)
+        if stop is not None:
+            return stop, ""
+        if parsed.action is Action.SEARCH:
+            try:
+                turns[-1], observation = await _search(turn, retriever, agent, engine.tokenizer)
+            except Exception as failure:
+                return StopReason.RETRIEVER_ERROR, _sentence(failure)
+        else:
+            observation = Observation(CORRECTION, engine.tokenizer.encode(CORRECTION, add_special_tokens=False), ())
+        if len(observation.token_ids) > response.room:
+            return StopReason.TOKEN_LIMIT, ""
+        response.add_observation(observation.token_ids)
+        turns[-1] = replace(
+            turns[-1],
+            sub_queries=tuple(
+                replace(sub_query, shown=shown)
+                for sub_query, shown in zip(turns[-1].sub_queries, observation.shown, strict=True)
+            ),
+            observation=observation.text,
+            observation_tokens=len(observation.token_ids),
+        )
+
+
+def generation_text(generation: Generation, tokenizer: Any) -> str:
+    """The text of a generation: all its tokens, special ones written out, without the end token that closed it."""
+    token_ids = generation.token_ids
+    if generation.finish_reason == "eos":
+        token_ids = token_ids[:-1]
+    return tokenizer.decode(token_ids, skip_special_tokens=False, clean_up_tokenization_spaces=False)
+
+
+def _stop_after(
+    parsed: ParsedGeneration, generation: Generation, budget: int, turns: Sequence[Turn], agent: AgentConfig
+) -> StopReason | None:
+    """Why the episode ends after its latest generation; None when it goes on."""
+    if parsed.action is Action.ANSWER:
+        return StopReason.ANSWERED
+    if parsed.action is Action.INVALID:
+        if generation.finish_reason == "length" and budget < agent.max_generation_tokens:
+            return StopReason.TOKEN_LIMIT
+        if agent.on_invalid == "stop":
+            return StopReason.INVALID_ACTION
+    # Corrected turns count: an episode has at most max_search_turns + 1 generations.
+    return StopReason.TURN_LIMIT if len(turns) > agent.max_search_turns else None
+
+
+async def _generate(engine: Engine, token_ids: list[int], budget: int, sampling: Sampling, turn: int) -> Generation:
+    if sampling.seed is not None:
+        sampling = replace(sampling, seed=(sampling.seed * _TURN_STRIDE + turn) % 2**63)
+    generation = await engine.generate(token_ids, max_tokens=budget, stop=STOP_STRINGS, sampling=sampling)
+    if len(generation.token_ids) > budget or len(generation.token_ids) != len(generation.log_probs):
+        raise EngineError(
+            f"The engine returned {len(generation.token_ids)} tokens and {len(generation.log_probs)} log-probabilities"
+            f" for at most {budget} tokens; check the engine's version."
+        )
+    return generation
+
+
+async def _search(turn: Turn, retriever: Retriever, agent: AgentConfig, tokenizer: Any) -> tuple[Turn, Observation]:
+    """Searches every different sub-query of a turn in one call."""
+    texts = [sub_query.text for sub_query in turn.sub_queries]
+    different = list(dict.fromkeys(texts))
+    started = time.perf_counter()
+    results = await retriever.search(different, agent.top_k)
+    if len(results) != len(different):
+        raise RetrieverError(f"The retriever returned {len(results)} result lists for {len(different)} queries.")
+    hits: dict[str, list[Hit]] = dict(zip(different, results, strict=True))
+    searched = replace(
+        turn,
+        sub_queries=tuple(SubQuery(text, tuple(hits[text][: agent.top_k])) for text in texts),
+        search_seconds=time.perf_counter() - started,
+    )
+    return searched, render_observation(searched.sub_queries, agent.max_sub_query_result_tokens, tokenizer)
+
+
+def _sentence(failure: Exception) -> str:
+    return f"{type(failure).__name__}: {failure}"

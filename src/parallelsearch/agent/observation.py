@@ -1,0 +1,66 @@
+"""What the model is shown after a search: each sub-query's passages within a token budget, inside one closed block."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from parallelsearch.agent.protocol import render_hit, render_information
+from parallelsearch.records import SubQuery
+
+
+@dataclass(frozen=True, slots=True)
+class Observation:
+    """Text appended to an episode, its token ids, and for each sub-query how many passages it shows."""
+
+    text: str
+    token_ids: list[int]
+    shown: tuple[int, ...]
+
+
+def render_observation(sub_queries: Sequence[SubQuery], budget: int, tokenizer: Any) -> Observation:
+    """The information block of a search turn.
+
+    Each sub-query shows as many of its passages, best first, as fit into `budget` tokens (its heading not counted).
+    When not even the first fits, that passage is cut after the last whole word that fits.
+    """
+    results, shown = [], []
+    for sub_query in sub_queries:
+        lines = [render_hit(rank, hit) for rank, hit in enumerate(sub_query.hits, 1)]
+        kept = _lines_within(lines, budget, tokenizer)
+        results.append((sub_query.text, "".join(kept)))
+        shown.append(len(kept))
+    text = render_information(results)
+    return Observation(text, tokenizer.encode(text, add_special_tokens=False), tuple(shown))
+
+
+def _lines_within(lines: Sequence[str], budget: int, tokenizer: Any) -> list[str]:
+    if not lines:
+        return []
+    kept, used = [], 0
+    for line in lines:
+        used += _tokens(line, tokenizer)
+        if used > budget:
+            break
+        kept.append(line)
+    if not kept and (cut := _cut_after_word(lines[0], budget, tokenizer)):
+        kept.append(cut)
+    return kept
+
+
+def _cut_after_word(line: str, budget: int, tokenizer: Any) -> str:
+    """The longest run of whole words from the start of `line`, and a line end, within `budget` tokens; '' if none."""
+    words = line.split()
+    low, high = 0, len(words)  # low words fit, high may not
+    while low < high:
+        middle = (low + high + 1) // 2
+        if _tokens(" ".join(words[:middle]) + "\n", tokenizer) <= budget:
+            low = middle
+        else:
+            high = middle - 1
+    return " ".join(words[:low]) + "\n" if low else ""
+
+
+def _tokens(text: str, tokenizer: Any) -> int:
+    return len(tokenizer.encode(text, add_special_tokens=False))

@@ -1,0 +1,1 @@
+"""The reward: one pure function for each component, one composition."""
