@@ -124,9 +124,7 @@ class StudyPlan:
             return self.results.geoworld() / f"questions.{split}.jsonl"
         if split not in declared.splits:
             known = ", ".join(declared.splits) or "none"
-            raise ConfigError(
-                f"configuration: '{question_set}' has no file; datasets.{dataset}.splits knows: {known}."
-            )
+            raise ConfigError(f"configuration: '{question_set}' has no file; datasets.{dataset}.splits knows: {known}.")
         return _obtainable(declared.splits[split], f"datasets.{dataset}.splits.{split}")
 
     def raw_corpus(self, corpus: str) -> Path:

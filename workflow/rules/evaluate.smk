@@ -18,15 +18,15 @@ rule evaluate:
         R.benchmark("evaluate", "{arm}.seed{seed}.{dataset}.{split}")
     conda:
         GPU_ENV if PLAN.study.evaluation.device == "cuda" else CPU_ENV
-    params:
-        policy=lambda wildcards: PLAN.policy_folder(wildcards.arm, wildcards.seed),
-        index=lambda wildcards: PLAN.index(PLAN.corpus_of(f"{wildcards.dataset}.{wildcards.split}")),
-        settings=lambda wildcards: PLAN.evaluate_settings(wildcards.arm),
     threads: 1
     resources:
         mem_mb=2000,
         runtime=480,
         gpu=1 if PLAN.study.evaluation.device == "cuda" else 0,
+    params:
+        policy=lambda wildcards: PLAN.policy_folder(wildcards.arm, wildcards.seed),
+        index=lambda wildcards: PLAN.index(PLAN.corpus_of(f"{wildcards.dataset}.{wildcards.split}")),
+        settings=lambda wildcards: PLAN.evaluate_settings(wildcards.arm),
     message:
         "{wildcards.arm}, seed {wildcards.seed}, answers {wildcards.dataset}.{wildcards.split}; progress: {log}"
     shell:

@@ -25,13 +25,13 @@ rule build_corpus:
         R.benchmark("build_corpus", "{corpus}")
     conda:
         CPU_ENV
+    resources:
+        mem_mb=2000,
+        runtime=240,
     params:
         folder=R.corpus("{corpus}"),
         source=lambda wildcards: PLAN.study.corpora[wildcards.corpus].source,
         licence=lambda wildcards: PLAN.study.corpora[wildcards.corpus].licence,
-    resources:
-        mem_mb=2000,
-        runtime=240,
     message:
         "Reading the passages of {wildcards.corpus} from {input}"
     shell:
@@ -48,11 +48,11 @@ rule export_encoder:
         R.log("export_encoder", "{encoder}"),
     benchmark:
         R.benchmark("export_encoder", "{encoder}")
+    localrule: True  # a published encoder comes from the net
     conda:
         CPU_ENV
     params:
         folder=R.encoder("{encoder}"),
-    localrule: True  # a published encoder comes from the net
     message:
         "Preparing the encoder {wildcards.encoder}"
     shell:
@@ -72,16 +72,16 @@ rule embed:
         R.benchmark("embed", "{corpus}.{encoder}.{shard}")
     conda:
         CPU_ENV
+    threads: workflow.cores
+    resources:
+        mem_mb=3000,
+        runtime=240,
     params:
         corpus=R.corpus("{corpus}"),
         encoder=R.encoder("{encoder}"),
         folder=R.embeddings("{corpus}", "{encoder}"),
         shards=SHARDS,
         settings=PLAN.embed_settings(),
-    threads: workflow.cores
-    resources:
-        mem_mb=3000,
-        runtime=240,
     message:
         "Encoding shard {wildcards.shard} of {SHARDS} of {wildcards.corpus}; progress: {log}"
     shell:
@@ -100,14 +100,14 @@ rule embed_manifest:
         R.benchmark("embed_manifest", "{corpus}.{encoder}")
     conda:
         CPU_ENV
+    resources:
+        mem_mb=2000,
+        runtime=60,
     params:
         corpus=R.corpus("{corpus}"),
         encoder=R.encoder("{encoder}"),
         folder=R.embeddings("{corpus}", "{encoder}"),
         shards=SHARDS,
-    resources:
-        mem_mb=2000,
-        runtime=60,
     message:
         "Checking the embeddings of {wildcards.corpus}"
     shell:
@@ -128,15 +128,15 @@ rule build_index:
         R.benchmark("build_index", "{corpus}")
     conda:
         CPU_ENV
+    threads: workflow.cores
+    resources:
+        mem_mb=3000,
+        runtime=240,
     params:
         corpus=R.corpus("{corpus}"),
         embeddings=PLAN.embeddings("{corpus}"),
         folder=PLAN.index("{corpus}"),
         settings=PLAN.index_settings(),
-    threads: workflow.cores
-    resources:
-        mem_mb=3000,
-        runtime=240,
     message:
         "Building the index of {wildcards.corpus}"
     shell:

@@ -19,12 +19,12 @@ rule geoworld:
         R.benchmark("geoworld")
     conda:
         CPU_ENV
-    params:
-        folder=R.geoworld(),
-        settings=PLAN.geoworld_settings(),
     resources:
         mem_mb=1000,
         runtime=30,
+    params:
+        folder=R.geoworld(),
+        settings=PLAN.geoworld_settings(),
     message:
         "Generating the GeoWorld encyclopedia and its questions"
     shell:
@@ -42,11 +42,11 @@ rule import_questions:
         R.benchmark("import_questions", "{dataset}.{split}")
     conda:
         CPU_ENV
-    params:
-        reader=lambda wildcards: PLAN.study.datasets[wildcards.dataset].reader,
     resources:
         mem_mb=2000,
         runtime=30,
+    params:
+        reader=lambda wildcards: PLAN.study.datasets[wildcards.dataset].reader,
     message:
         "Reading the {wildcards.split} questions of {wildcards.dataset} from {input}"
     shell:

@@ -16,13 +16,13 @@ rule track_init:
         R.log("track_init"),
     benchmark:
         R.benchmark("track_init")
+    priority: 50  # before the fan-out
+    localrule: True
     conda:
         CPU_ENV
     params:
         folder=R.mlflow(),
         settings=PLAN.tracking_settings(),
-    priority: 50  # before the fan-out
-    localrule: True
     message:
         "Creating the MLflow store in {params.folder}"
     shell:
@@ -41,12 +41,12 @@ rule track_collect:
         R.log("track_collect"),
     benchmark:
         R.benchmark("track_collect")
+    localrule: True
     conda:
         CPU_ENV
     params:
         settings=PLAN.tracking_settings(),
         results=R.root,
-    localrule: True
     message:
         "Collecting the results into MLflow"
     shell:

@@ -30,11 +30,11 @@ rule study_config:
         R.log("study_config"),
     benchmark:
         R.benchmark("study_config")
+    localrule: True
     conda:
         CPU_ENV
     params:
         study=PLAN.merged(),
-    localrule: True
     message:
         "Saving the merged configuration to {output}"
     shell:
@@ -48,12 +48,12 @@ rule download:
         R.log("download", "{download}"),
     benchmark:
         R.benchmark("download", "{download}")
+    localrule: True  # compute nodes often have no way to the net
     conda:
         CPU_ENV
     params:
         url=lambda wildcards: PLAN.downloads[wildcards.download].url,
         sha256=lambda wildcards: PLAN.downloads[wildcards.download].sha256 or "unknown",
-    localrule: True  # compute nodes often have no way to the net
     message:
         "Downloading {wildcards.download} from {params.url}"
     shell:

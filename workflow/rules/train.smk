@@ -21,14 +21,14 @@ rule warm_start:
         R.benchmark("warm_start", "seed{seed}")
     conda:
         CPU_ENV
-    params:
-        folder=R.warm_start("{seed}"),
-        index=PLAN.index(PLAN.training_corpus("warm-start")),
-        settings=PLAN.warm_start_settings(),
     threads: workflow.cores
     resources:
         mem_mb=4000,
         runtime=120,
+    params:
+        folder=R.warm_start("{seed}"),
+        index=PLAN.index(PLAN.training_corpus("warm-start")),
+        settings=PLAN.warm_start_settings(),
     message:
         "Warm start of seed {wildcards.seed}; progress: {log}"
     shell:
@@ -49,17 +49,17 @@ rule train:
         R.benchmark("train", "{arm}.seed{seed}")
     conda:
         GPU_ENV if PLAN.study.training.device == "cuda" else CPU_ENV
-    params:
-        folder=R.train("{arm}", "{seed}"),
-        policy=lambda wildcards: PLAN.initial_policy(wildcards.seed),
-        index=lambda wildcards: PLAN.index(PLAN.training_corpus(wildcards.arm)),
-        settings=lambda wildcards: PLAN.train_settings(wildcards.arm),
     threads: workflow.cores
     resources:
         mem_mb=5000,
         runtime=2880,
         gpu=lambda wildcards: PLAN.gpus(wildcards.arm),
         nodes=lambda wildcards: PLAN.nodes(wildcards.arm),
+    params:
+        folder=R.train("{arm}", "{seed}"),
+        policy=lambda wildcards: PLAN.initial_policy(wildcards.seed),
+        index=lambda wildcards: PLAN.index(PLAN.training_corpus(wildcards.arm)),
+        settings=lambda wildcards: PLAN.train_settings(wildcards.arm),
     message:
         "Training {wildcards.arm}, seed {wildcards.seed}; progress: {log}"
     shell:
