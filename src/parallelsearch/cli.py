@@ -22,7 +22,8 @@ from parallelsearch.errors import UserError
 
 DEBUG = "PARALLELSEARCH_DEBUG"
 
-# verb -> (module with a Typer named `app`, one line of help). A module's `app` holds the verb itself, or its sub-verbs.
+# verb -> (module, one line of help). The module has a Typer named `app` that holds the verb or its sub-verbs, or, where
+# it stands for several verbs, a function `mount(app)` that adds them.
 VERBS: dict[str, tuple[str, str]] = {
     "doctor": ("parallelsearch.doctor", "What this machine can run, what is missing, the next step."),
     "config": ("parallelsearch.schema", "Write the configuration's schema or the merged configuration."),
@@ -49,7 +50,13 @@ VERBS: dict[str, tuple[str, str]] = {
 
 def load_verb(verb: str) -> Any:
     """The command (or group of commands) behind `verb`; imports its module."""
-    group = typer.main.get_group(importlib.import_module(VERBS[verb][0]).app)
+    module = importlib.import_module(VERBS[verb][0])
+    if hasattr(module, "mount"):
+        area = typer.Typer()
+        module.mount(area)
+    else:
+        area = module.app
+    group = typer.main.get_group(area)
     command = group.commands.get(verb, group)
     command.name = verb
     return command
