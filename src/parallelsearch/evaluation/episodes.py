@@ -141,7 +141,6 @@ def row_of(episode: Episode, reward: RewardBreakdown | None, arm: str, seed: int
     """One row of the file."""
     question, turns = episode.question, episode.turns
     counts = not episode.stop_reason.is_infrastructure_failure
-    answer = episode.answer or ""
     return {
         "arm": arm,
         "seed": seed,
@@ -163,8 +162,8 @@ def row_of(episode: Episode, reward: RewardBreakdown | None, arm: str, seed: int
         "prompt": episode.prompt,
         "prompt_tokens": episode.prompt_tokens,
         "seconds": episode.seconds,
-        "em": float(exact_match(answer, question.golden_answers)) if counts else None,
-        "f1": float(f1_score(answer, question.golden_answers)) if counts else None,
+        "em": float(exact_match(episode.answer, question.golden_answers)) if counts else None,
+        "f1": float(f1_score(episode.answer, question.golden_answers)) if counts else None,
         "decomposed": episode.decomposed,
         "llm_calls": episode.llm_calls,
         "searches": episode.searches,

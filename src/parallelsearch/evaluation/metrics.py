@@ -1,0 +1,156 @@
+"""Figures of many episodes: by arm, seed and question structure, and against the baseline on the same questions.
+
+Infrastructure failures (the retriever or the engine did not answer) are counted in `failures` and enter no mean.
+Definitions: EM and F1 as in answers.py; the decomposition ratio is the share of episodes with a search turn of two or
+more different sub-queries; `turns` are generations of the model, as in the paper's #Turns (section 5.3, Table 3).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from parallelsearch.config import WARM_START
+from parallelsearch.errors import DataError
+from parallelsearch.evaluation import intervals
+from parallelsearch.evaluation.episodes import read_rows
+from parallelsearch.records import StopReason, Structure
+
+COLUMNS = (
+    "arm", "seed", "dataset", "split", "qid", "structure", "stop_reason", "well_formed", "em", "f1", "decomposed",
+    "llm_calls", "searches", "sub_queries", "model_tokens", "observation_tokens", "seconds", "generate_seconds",
+    "search_seconds", "gold_recall", "reward_total",
+)  # fmt: skip
+STRUCTURES = tuple(structure.value for structure in Structure)
+BY = ("arm", "seed", "structure")
+
+# figure -> column it is the mean of
+_PROPORTIONS = {
+    "em": "em",
+    "decomposition_ratio": "decomposed",
+    "well_formed": "well_formed",
+    "answered": "answered",
+}
+_MEANS = {
+    "f1": "f1",
+    "turns": "llm_calls",
+    "llm_calls": "llm_calls",
+    "searches": "searches",
+    "sub_queries": "sub_queries",
+    "seconds": "seconds",
+    "generate_seconds": "generate_seconds",
+    "search_seconds": "search_seconds",
+    "model_tokens": "model_tokens",
+    "observation_tokens": "observation_tokens",
+    "gold_recall": "gold_recall",
+    "reward": "reward_total",
+}
+_WITH_INTERVAL = ("em", "decomposition_ratio", "f1", "turns", "searches", "seconds")
+
+
+def load(paths: Iterable[Path]) -> pd.DataFrame:
+    """The figures of the episodes of all files, one row an episode, without transcripts.
+
+    The same question twice for one arm and seed is a DataError: a file was given twice or two files disagree.
+    """
+    paths = [Path(path) for path in paths]
+    rows: list[dict[str, Any]] = [row for path in paths for row in read_rows(path, COLUMNS)]
+    if not rows:
+        raise DataError(f"there is no episode in {', '.join(map(str, paths)) or 'an empty list of files'}.")
+    episodes = pd.DataFrame(rows, columns=list(COLUMNS))
+    key = ["arm", "seed", "dataset", "split", "qid"]
+    twice = episodes[episodes.duplicated(key)]
+    if len(twice):
+        first = twice.iloc[0]
+        raise DataError(
+            f"question {first.qid} of {first.dataset}.{first.split} stands twice for arm {first.arm}, seed"
+            f" {first.seed}; give each episodes file once ({', '.join(map(str, paths))})."
+        )
+    for name in ("em", "f1", "gold_recall", "reward_total"):
+        episodes[name] = episodes[name].astype(float)
+    episodes["answered"] = episodes["stop_reason"] == StopReason.ANSWERED.value
+    failures = [reason.value for reason in StopReason if reason.is_infrastructure_failure]
+    episodes["failed"] = episodes["stop_reason"].isin(failures)
+    return episodes
+
+
+def summarise(
+    episodes: pd.DataFrame, by: Sequence[str] = BY, confidence: float = 0.95, samples: int = 2000
+) -> pd.DataFrame:
+    """One row a group: `by`, n, failures, then every figure and, with `_low` and `_high`, the main ones' intervals."""
+    rows = []
+    for key, group in episodes.groupby(list(by), sort=False):
+        counted = group[~group["failed"]]
+        row: dict[str, Any] = dict(zip(by, key, strict=True))
+        row.update(n=len(counted), failures=int(group["failed"].sum()))
+        for figure in (*_PROPORTIONS, *_MEANS):
+            row.update(_figure(figure, counted, confidence, samples))
+        rows.append(row)
+    return pd.DataFrame(rows)
+
+
+def compare(episodes: pd.DataFrame, baseline: str, confidence: float = 0.95, samples: int = 2000) -> pd.DataFrame:
+    """Differences to the arm `baseline` of the same seed, over the questions both answered, by structure.
+
+    Columns: arm, seed, structure, pairs, for em, decomposition_ratio and turns `{figure}_difference` with `_low` and
+    `_high`, and `em_p` (exact McNemar test). Arms without the baseline's questions have no row.
+    """
+    question = ["seed", "structure", "dataset", "split", "qid"]
+    counted = episodes[~episodes["failed"]]
+    theirs = counted[counted["arm"] == baseline].set_index(question)
+    rows = []
+    for arm in counted["arm"].unique():
+        pairs = counted[counted["arm"] == arm].set_index(question).join(theirs, how="inner", rsuffix="_baseline")
+        for (seed, structure), group in pairs.groupby(["seed", "structure"], sort=False):
+            row: dict[str, Any] = {"arm": arm, "seed": seed, "structure": structure, "pairs": len(group)}
+            for figure, column in (("em", "em"), ("decomposition_ratio", "decomposed"), ("turns", "llm_calls")):
+                estimate = intervals.paired_difference(group[column], group[f"{column}_baseline"], confidence, samples)
+                row[f"{figure}_difference"] = estimate.value
+                row[f"{figure}_difference_low"] = estimate.low
+                row[f"{figure}_difference_high"] = estimate.high
+            row["em_p"] = intervals.mcnemar(group["em"], group["em_baseline"])
+            rows.append(row)
+    return pd.DataFrame(rows)
+
+
+def over_seeds(summary: pd.DataFrame, by: Sequence[str] = ("arm", "structure")) -> pd.DataFrame:
+    """Mean and standard deviation (n - 1; NaN for one seed) of the per-seed figures of `summarise`."""
+    figures = ["em", "f1", "decomposition_ratio", "turns", "llm_calls", "searches", "seconds"]
+    rows = []
+    for key, group in summary.groupby(list(by), sort=False):
+        row: dict[str, Any] = dict(zip(by, key, strict=True))
+        row.update(seeds=group["seed"].nunique(), n=int(group["n"].sum()))
+        for figure in figures:
+            row[figure], row[f"{figure}_sd"] = group[figure].mean(), group[figure].std(ddof=1)
+        rows.append(row)
+    return pd.DataFrame(rows)
+
+
+def arm_order(present: Iterable[str], named: Sequence[str] = ()) -> list[str]:
+    """The arms in the order of every table and figure: the warm-started policy, those of `named`, then the others."""
+    present = set(present)
+    first = [arm for arm in dict.fromkeys((WARM_START, *named)) if arm in present]
+    return first + sorted(present - set(first))
+
+
+def in_order(table: pd.DataFrame, named: Sequence[str] = ()) -> pd.DataFrame:
+    """Rows sorted by arm (`arm_order`), seed and structure (the order of records.Structure), as far as there."""
+    ranks = {"arm": arm_order(table["arm"], named), "structure": list(STRUCTURES)}
+    keys = [name for name in ("dataset", "arm", "seed", "structure") if name in table]
+    return table.sort_values(
+        keys, key=lambda column: column.map(ranks[column.name].index) if column.name in ranks else column
+    ).reset_index(drop=True)
+
+
+def _figure(figure: str, group: pd.DataFrame, confidence: float, samples: int) -> dict[str, float]:
+    values = group[_PROPORTIONS.get(figure) or _MEANS[figure]].dropna()
+    if figure not in _WITH_INTERVAL:
+        return {figure: float(values.astype(float).mean()) if len(values) else float("nan")}
+    if figure in _PROPORTIONS:
+        estimate = intervals.proportion(values, confidence)
+    else:
+        estimate = intervals.mean(values, confidence, samples)
+    return {figure: estimate.value, f"{figure}_low": estimate.low, f"{figure}_high": estimate.high}

@@ -1,0 +1,76 @@
+"""A training run as its folder tells it: merged config, curves, and, once it is complete, what it was made from."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from parallelsearch.config import read_yaml
+from parallelsearch.errors import DataError
+from parallelsearch.files import read_json
+
+
+@dataclass(frozen=True)
+class TrainingRun:
+    """One arm and seed: `metrics` has one mapping a step, in order; `done` is {} until the run is complete."""
+
+    arm: str
+    seed: int
+    folder: Path
+    config: dict[str, Any]
+    metrics: list[dict[str, Any]]
+    done: dict[str, Any]
+
+    @property
+    def complete(self) -> bool:
+        return bool(self.done)
+
+    def weight(self, name: str) -> float:
+        """A weight of the reward section of the merged config."""
+        try:
+            return float(self.config["reward"][name])
+        except (KeyError, TypeError, ValueError):
+            raise DataError(
+                f"{self.folder / 'config.yaml'} has no number reward.{name}; rerun the training of {self.arm}."
+            ) from None
+
+
+def read_run(folder: Path) -> TrainingRun:
+    """The run in `folder` (train/{arm}/seed{n}). Without done.json it is incomplete; a half last line is left out."""
+    folder = Path(folder)
+    done = read_json(folder / "done.json") if (folder / "done.json").is_file() else {}
+    arm, seed = done.get("arm", folder.parent.name), done.get("seed", folder.name.removeprefix("seed"))
+    try:
+        seed = int(seed)
+    except ValueError:
+        raise DataError(f"{folder} is no training run: its name is not seed followed by a number.") from None
+    return TrainingRun(
+        arm=arm,
+        seed=seed,
+        folder=folder,
+        config=read_yaml(folder / "config.yaml"),
+        metrics=_read_metrics(folder / "metrics.jsonl", complete=bool(done)),
+        done=done,
+    )
+
+
+def _read_metrics(path: Path, complete: bool) -> list[dict[str, Any]]:
+    if not path.is_file():
+        if complete:
+            raise DataError(f"{path} is missing although the run is complete; rerun the training.")
+        return []
+    lines = path.read_text(encoding="utf-8").splitlines()
+    steps: dict[int, dict[str, Any]] = {}
+    for number, line in enumerate(lines, 1):
+        if not line.strip():
+            continue
+        try:
+            entry = json.loads(line)
+            steps[int(entry["step"])] = entry  # a resumed run may repeat the steps since its last checkpoint
+        except (json.JSONDecodeError, KeyError, TypeError, ValueError):
+            if number == len(lines) and not complete:
+                break
+            raise DataError(f"{path}:{number} is not a JSON object with a step; rerun the training.") from None
+    return [steps[step] for step in sorted(steps)]

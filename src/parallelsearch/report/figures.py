@@ -1,0 +1,211 @@
+"""The figures of a study by name: training_curves, by_structure, ablation_grid."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from parallelsearch.config import WARM_START
+from parallelsearch.errors import DataError
+from parallelsearch.evaluation.metrics import STRUCTURES, arm_order
+from parallelsearch.records import Structure
+from parallelsearch.report.drawing import Drawing, canvas, styles
+from parallelsearch.report.study import Study
+from parallelsearch.report.tables import only_dataset
+
+# key in metrics.jsonl -> title of the panel
+CURVES = {
+    "reward_mean": "reward",
+    "em": "exact match",
+    "well_formed": "well-formed episodes",
+    "decomposition_ratio/parallel": "decomposition ratio, parallel questions",
+    "decomposition_ratio/sequential": "decomposition ratio, sequential questions",
+    "turns": "turns",
+}
+BARS = {"em": "exact match", "decomposition_ratio": "decomposition ratio", "turns": "turns"}
+
+
+def build(name: str, study: Study) -> Drawing:
+    """The figure called `name`; an unknown name is a DataError that lists the known ones."""
+    if name not in FIGURES:
+        raise DataError(f"there is no figure '{name}'; known figures: {', '.join(FIGURES)}.")
+    return FIGURES[name](study)
+
+
+def training_curves(study: Study) -> Drawing:
+    """Sampled figures of the training runs over steps: one line a run, one colour an arm."""
+    rows = [
+        {"arm": run.arm, "seed": run.seed, "step": int(step["step"]), "figure": key, "value": float(step[key])}
+        for run in study.runs
+        for step in run.metrics
+        for key in CURVES
+        if step.get(key) is not None
+    ]
+    if not rows:
+        raise DataError("no training run with a step was given; name the folders train/*/seed*.")
+    data = pd.DataFrame(rows)
+    look = styles(_all_arms(study))
+    with canvas(2, 3, width=10, height=5.4) as (figure, axes):
+        for axis, (key, title) in zip(axes.flat, CURVES.items(), strict=True):
+            shown = data[data["figure"] == key]
+            for arm, runs in shown.groupby("arm", sort=False):
+                for number, (_, line) in enumerate(runs.groupby("seed")):
+                    axis.plot(
+                        line["step"],
+                        line["value"],
+                        color=look[arm]["color"],
+                        marker=look[arm]["marker"],
+                        markevery=max(1, len(line) // 8),
+                        markersize=4,
+                        linewidth=1.4,
+                        alpha=1 if number == 0 else 0.55,
+                        label=arm if number == 0 else None,
+                    )
+            axis.set_title(title, fontsize=9)
+            axis.set_xlabel("step")
+            if key != "reward_mean" and key != "turns":
+                axis.set_ylim(-0.03, 1.03)
+            axis.xaxis.get_major_locator().set_params(integer=True)
+        _legend(figure, axes)
+    caption = "Sampled while training; one line a seed. Rewards of arms with different weights are not comparable."
+    return Drawing("training_curves", caption, figure, data)
+
+
+def by_structure(study: Study) -> Drawing:
+    """Exact match, decomposition ratio and turns by structure and arm, one row of panels a data set."""
+    summaries = {dataset: study.summary(dataset) for dataset in study.datasets}
+    rows = []
+    for dataset, summary in summaries.items():
+        for (arm, structure), group in summary.groupby(["arm", "structure"], sort=False):
+            for key in BARS:
+                row = {"dataset": dataset, "arm": arm, "structure": structure, "seeds": len(group), "figure": key}
+                row |= {"value": group[key].mean(), "n": int(group["n"].sum())}
+                row |= {"low": group[f"{key}_low"].mean(), "high": group[f"{key}_high"].mean()}
+                rows.append(row)
+    data = pd.DataFrame(rows)
+    look = styles(_all_arms(study))
+    with canvas(len(summaries), len(BARS), width=11, height=3.4 * len(summaries) + 0.3) as (figure, axes):
+        for line, (dataset, summary) in zip(axes, summaries.items(), strict=True):
+            structures = [name for name in STRUCTURES if name in set(summary["structure"])]
+            for axis, (key, title) in zip(line, BARS.items(), strict=True):
+                shown = data[(data["dataset"] == dataset) & (data["figure"] == key)]
+                _bars(axis, shown, structures, study.arms, look)
+                for position, arm in _seed_dots(summary, study.arms):
+                    points = position.set_index("structure")[key]
+                    places = [_place(structures, s, study.arms, arm) for s in points.index]
+                    axis.plot(places, points, ".", color="black", markersize=3)
+                axis.set_title(f"{title} ({dataset})" if len(summaries) > 1 else title, fontsize=9)
+                axis.set_xticks(range(len(structures)), structures)
+                axis.grid(axis="x", visible=False)
+                if key != "turns":
+                    axis.set_ylim(0, 1.05)
+        _legend(figure, axes)
+    level = f"{study.settings.evaluation.confidence:.0%}"
+    caption = (
+        f"{', '.join(summaries)}: whiskers are {level} intervals over questions (Wilson for shares, bootstrap for turns)."
+        " With several seeds bars and whiskers are means over seeds and dots are the seeds."
+    )
+    return Drawing("by_structure", caption, figure, data)
+
+
+def ablation_grid(study: Study) -> Drawing:
+    """EM, decomposition ratio and turns on parallel questions over lambda_d x lambda_s, for the arms present."""
+    dataset = only_dataset(study)
+    summary = study.summary(dataset)
+    summary = summary[summary["structure"] == Structure.PARALLEL]
+    rows = []
+    for run in study.runs:
+        figures = summary[(summary["arm"] == run.arm) & (summary["seed"] == run.seed)]
+        if figures.empty or run.config["reward"].get("semantics") != "paper":
+            continue
+        row = {"arm": run.arm, "seed": run.seed, "lambda_d": run.weight("lambda_d"), "lambda_s": run.weight("lambda_s")}
+        rows.append(row | {key: float(figures.iloc[0][key]) for key in BARS})
+    if not rows:
+        raise DataError(f"no training run with the paper's reward has episodes of parallel questions of {dataset}.")
+    data = pd.DataFrame(rows)
+    cells = data.groupby(["lambda_d", "lambda_s"])
+    with canvas(1, len(BARS), width=11, height=3.6) as (figure, axes):
+        for axis, (key, title) in zip(axes.flat, BARS.items(), strict=True):
+            grid = cells[key].mean().unstack("lambda_d").sort_index(ascending=False)
+            names = (
+                cells["arm"].agg(lambda arms: "\n".join(dict.fromkeys(arms))).unstack("lambda_d").reindex(grid.index)
+            )
+            _heat_map(axis, grid, names, decimals=2 if key == "turns" else 3, reverse=key == "turns")
+            axis.set_title(f"{title}, parallel questions", fontsize=9)
+    caption = (
+        f"{dataset}, parallel questions: arms with the paper's reward over the weights of the decomposition (lambda_d)"
+        " and search-count (lambda_s) rewards; empty cells were not trained; darker is better; means over seeds."
+    )
+    return Drawing("ablation_grid", caption, figure, data)
+
+
+FIGURES: dict[str, Callable[[Study], Drawing]] = {
+    "training_curves": training_curves,
+    "by_structure": by_structure,
+    "ablation_grid": ablation_grid,
+}
+
+
+def _all_arms(study: Study) -> list[str]:
+    """An arm has the same colour in every figure: places are given to all arms of the settings, then to others."""
+    present = {run.arm for run in study.runs} | (set(study.arms) if study.episode_files else set())
+    return arm_order({WARM_START, *study.settings.arms, *present}, study.settings.arms)
+
+
+def _place(structures: list[str], structure: str, arms: list[str], arm: str) -> float:
+    width = 0.84 / len(arms)
+    return structures.index(structure) + (arms.index(arm) - (len(arms) - 1) / 2) * width
+
+
+def _bars(axis: Any, shown: pd.DataFrame, structures: list[str], arms: list[str], look: dict[str, Any]) -> None:
+    for arm, group in shown.groupby("arm", sort=False):
+        low, high = group["value"] - group["low"], group["high"] - group["value"]
+        axis.bar(
+            [_place(structures, structure, arms, arm) for structure in group["structure"]],
+            group["value"],
+            width=0.84 / len(arms),
+            color=look[arm]["color"],
+            hatch=look[arm]["hatch"],
+            edgecolor="white",
+            linewidth=0.4,
+            yerr=np.nan_to_num(np.array([low, high])).clip(min=0),
+            error_kw={"elinewidth": 0.9, "capsize": 2, "ecolor": "#222222"},
+            label=arm,
+        )
+
+
+def _seed_dots(summary: pd.DataFrame, arms: list[str]) -> list[tuple[pd.DataFrame, str]]:
+    return [
+        (group, arm)
+        for arm in arms
+        for _, group in summary[summary["arm"] == arm].groupby("seed")
+        if summary["seed"].nunique() > 1
+    ]
+
+
+def _heat_map(axis: Any, grid: pd.DataFrame, names: pd.DataFrame, decimals: int, reverse: bool) -> None:
+    values = grid.to_numpy(dtype=float)
+    low, high = np.nanmin(values), np.nanmax(values)
+    span = (high - low) or 1.0
+    axis.imshow(values, cmap="Blues_r" if reverse else "Blues", vmin=low - 0.4 * span, vmax=high + 0.4 * span)
+    for (row, column), value in np.ndenumerate(values):
+        if not math.isnan(value):
+            text = f"{value:.{decimals}f}\n{names.iloc[row, column].replace('-', '-' + chr(0x200B))}"
+            axis.text(column, row, text, ha="center", va="center", fontsize=7)
+    axis.set_xticks(range(len(grid.columns)), [f"{value:g}" for value in grid.columns])
+    axis.set_yticks(range(len(grid.index)), [f"{value:g}" for value in grid.index])
+    axis.set_xlabel("lambda_d")
+    axis.set_ylabel("lambda_s")
+    axis.grid(visible=False)
+
+
+def _legend(figure: Any, axes: Any) -> None:
+    handles: dict[str, Any] = {}
+    for axis in axes.flat:
+        for handle, label in zip(*axis.get_legend_handles_labels(), strict=True):
+            handles.setdefault(label, handle)
+    figure.legend(handles.values(), handles.keys(), loc="outside lower center", ncols=min(5, len(handles)), fontsize=8)

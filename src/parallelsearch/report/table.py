@@ -1,0 +1,122 @@
+"""One table in three notations: CSV in full precision, Markdown and LaTeX (booktabs) rounded and with notes below."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from parallelsearch.files import replacing, write_text
+
+EXTENSIONS = ("csv", "md", "tex")
+NO_VALUE = "–"
+DECIMALS = {
+    "em": 3, "f1": 3, "decomposition_ratio": 3, "well_formed": 3, "answered": 3, "gold_recall": 3, "em_p": 4,
+    "turns": 2, "llm_calls": 2, "searches": 2, "sub_queries": 2, "lambda_d": 2, "lambda_s": 2, "lambda_f": 2,
+    "seconds": 3, "reward": 3,
+}  # fmt: skip
+_SUFFIXES = ("_low", "_high", "_difference", "_first", "_last", "_sd", "_published")
+_LATEX = {
+    "\\": r"\textbackslash{}", "&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "_": r"\_", "{": r"\{", "}": r"\}",
+    "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "<": r"\textless{}", ">": r"\textgreater{}", "–": "--",
+}  # fmt: skip
+_LATEX_CHARACTERS = str.maketrans(_LATEX)
+
+
+@dataclass(frozen=True)
+class Table:
+    """Rows with a title and notes. `decimals` of a column overrides what its name implies."""
+
+    name: str
+    title: str
+    frame: pd.DataFrame
+    notes: Sequence[str] = ()
+    decimals: dict[str, int] = field(default_factory=dict)
+    headers: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def header(self) -> list[str]:
+        """What Markdown and LaTeX print above each column; the CSV has the plain names."""
+        return [self.headers.get(name, name.replace("_", " ")) for name in self.frame.columns]
+
+    def cells(self) -> list[list[str]]:
+        """The rows as rounded text."""
+        places = [self.decimals.get(name, _decimals(name)) for name in self.frame.columns]
+        return [
+            [rounded(value, place) for value, place in zip(row, places, strict=True)]
+            for row in self.frame.itertuples(index=False)
+        ]
+
+    def numeric(self) -> list[bool]:
+        """For each column whether it is right-aligned."""
+        return [pd.api.types.is_numeric_dtype(self.frame[name]) for name in self.frame.columns]
+
+
+def write_table(table: Table, stem: Path) -> list[Path]:
+    """Writes `stem`.csv, .md and .tex; returns their paths."""
+    paths = [Path(f"{stem}.{extension}") for extension in EXTENSIONS]
+    with replacing(paths[0]) as partial:
+        table.frame.to_csv(partial, index=False, lineterminator="\n")
+    write_text(paths[1], markdown(table))
+    write_text(paths[2], latex(table))
+    return paths
+
+
+def markdown(table: Table) -> str:
+    """A GitHub-flavoured Markdown table; `|` in a cell is escaped."""
+    rules = ["---:" if numeric else "---" for numeric in table.numeric()]
+    lines = [_markdown_row(table.header), _markdown_row(rules), *map(_markdown_row, table.cells())]
+    notes = [f"- {note}" for note in table.notes]
+    return "\n".join([f"**{table.title}**", "", *lines, *([""] if notes else []), *notes]) + "\n"
+
+
+def latex(table: Table) -> str:
+    """A `table` environment that needs the package booktabs."""
+    columns = "".join("r" if numeric else "l" for numeric in table.numeric())
+    lines = [
+        r"% needs \usepackage{booktabs}",
+        r"\begin{table}[htbp]",
+        r"\centering\footnotesize\setlength{\tabcolsep}{3pt}",
+        rf"\caption{{{escaped(table.title)}}}",
+        rf"\label{{tab:{table.name.replace('_', '-')}}}",
+        rf"\begin{{tabular}}{{{columns}}}",
+        r"\toprule",
+        _latex_row(table.header),
+        r"\midrule",
+        *map(_latex_row, table.cells()),
+        r"\bottomrule",
+        r"\end{tabular}",
+        *(rf"\par\smallskip\parbox{{\linewidth}}{{\scriptsize {escaped(note)}}}" for note in table.notes),
+        r"\end{table}",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def escaped(text: str) -> str:
+    """Text for LaTeX, its special characters escaped."""
+    return text.translate(_LATEX_CHARACTERS)
+
+
+def rounded(value: Any, decimals: int) -> str:
+    """A cell's text; a missing value is a dash."""
+    if value is None or (isinstance(value, float) and math.isnan(value)):
+        return NO_VALUE
+    return f"{value:.{decimals}f}" if isinstance(value, float) else str(value)
+
+
+def _decimals(name: str) -> int:
+    while name not in DECIMALS and (suffix := next((s for s in _SUFFIXES if name.endswith(s)), "")):
+        name = name.removesuffix(suffix)
+    return DECIMALS.get(name, 3)
+
+
+def _markdown_row(cells: Sequence[str]) -> str:
+    return "| " + " | ".join(cell.replace("|", r"\|").replace("\n", " ") for cell in cells) + " |"
+
+
+def _latex_row(cells: Sequence[str]) -> str:
+    return " & ".join(map(escaped, cells)) + r" \\"

@@ -1,0 +1,191 @@
+"""The tables of a study by name: DATASET_by_structure, _details, _over_seeds; ablation_grid; training_summary."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from parallelsearch.errors import DataError
+from parallelsearch.evaluation import metrics
+from parallelsearch.evaluation.training_runs import TrainingRun
+from parallelsearch.records import Structure
+from parallelsearch.report.published import PARALLELSEARCH, read_published
+from parallelsearch.report.study import Study
+from parallelsearch.report.table import Table
+
+BY_STRUCTURE_COLUMNS = [
+    "arm", "seed", "structure", "n", "em", "em_low", "em_high", "f1", "decomposition_ratio", "turns", "llm_calls",
+    "searches", "seconds",
+]  # fmt: skip
+PUBLISHED_SUBSETS = {"hotpotqa": "HotpotQA-par", "2wiki": "2wiki-par"}
+WINDOW = 5  # steps at either end of a run that training_summary averages
+
+_DEFINITIONS = (
+    "n: questions answered, infrastructure failures excluded; decomposition ratio: share of episodes with a search of"
+    " two or more different sub-queries; turns: generations of the model; seconds: wall time of an episode."
+)
+
+
+def build(name: str, study: Study, published: Path = PARALLELSEARCH) -> Table:
+    """The table called `name`; an unknown name is a DataError that lists the known ones."""
+    if name == "ablation_grid":
+        return ablation_grid(study, published)
+    if name == "training_summary":
+        return training_summary(study)
+    for suffix, builder in _BY_DATASET.items():
+        if name.endswith(suffix):
+            return builder(study, name.removesuffix(suffix))
+    known = ", ".join(["ablation_grid", "training_summary", *(f"DATASET{suffix}" for suffix in _BY_DATASET)])
+    raise DataError(f"there is no table '{name}'; known tables: {known}.")
+
+
+def by_structure(study: Study, dataset: str) -> Table:
+    """The main table: every arm (the warm-started policy among them), seed and structure."""
+    return Table(
+        f"{dataset}_by_structure",
+        f"{dataset}: arms by question structure",
+        study.summary(dataset)[BY_STRUCTURE_COLUMNS],
+        [*_notes(study, dataset), _failures(study, dataset)],
+    )
+
+
+def details(study: Study, dataset: str) -> Table:
+    """All figures and intervals behind the main table, and the paired differences to the baseline arm."""
+    summary = study.summary(dataset)
+    comparison = study.comparison(dataset)
+    if len(comparison):
+        summary = summary.merge(comparison, on=["arm", "seed", "structure"], how="left")
+    notes = [*_notes(study, dataset), _comparison_note(study)]
+    return Table(f"{dataset}_details", f"{dataset}: all figures by arm and structure", summary, notes)
+
+
+def over_seeds(study: Study, dataset: str) -> Table:
+    """Mean and standard deviation over the seeds."""
+    table = metrics.in_order(metrics.over_seeds(study.summary(dataset)), study.settings.arms)
+    notes = [*_notes(study, dataset), "sd: standard deviation over seeds (n - 1); a dash where there is one seed."]
+    return Table(f"{dataset}_over_seeds", f"{dataset}: mean and standard deviation over seeds", table, notes)
+
+
+def ablation_grid(study: Study, published: Path = PARALLELSEARCH) -> Table:
+    """Weights of every trained arm with EM, DR and turns, the difference to the baseline, and the published row."""
+    numbers = read_published(published)
+    dataset = only_dataset(study)
+    runs = {(run.arm, run.seed): run for run in study.runs}
+    if not runs:
+        raise DataError("no training run was given, so the weights of the arms are unknown; name train/*/seed*.")
+    table = study.summary(dataset).merge(study.comparison(dataset), on=["arm", "seed", "structure"], how="left")
+    rows: list[dict[str, Any]] = []
+    for figures in table.to_dict("records"):
+        run = runs.get((figures["arm"], figures["seed"]))
+        if run is None or figures["structure"] not in (Structure.PARALLEL, Structure.SEQUENTIAL):
+            continue
+        row = {"arm": run.arm, "seed": run.seed, **_weights(run), "structure": figures["structure"]}
+        row |= {name: figures[name] for name in ("n", "em", "em_low", "em_high", "decomposition_ratio", "turns")}
+        for figure in ("em", "decomposition_ratio", "turns"):
+            row |= {f"{figure}_difference{end}": figures[f"{figure}_difference{end}"] for end in ("", "_low", "_high")}
+        row["em_p"] = figures["em_p"]
+        for prefix, subset in PUBLISHED_SUBSETS.items():
+            match = None
+            if figures["structure"] == Structure.PARALLEL and row["semantics"] != "bounded":
+                match = numbers.ablation_row(subset, row["lambda_d"], row["lambda_s"])
+            for figure in ("em", "decomposition_ratio", "turns"):
+                row[f"{prefix}_{figure}_published"] = getattr(match, figure) if match else math.nan
+        rows.append(row)
+    headers = {
+        f"{prefix}_{figure}_published": f"published {subset} {figure.replace('_', ' ')}"
+        for prefix, subset in PUBLISHED_SUBSETS.items()
+        for figure in ("em", "decomposition_ratio", "turns")
+    }
+    used = {caveat for row in numbers.rows if row.table == 4 for caveat in row.caveats}
+    notes = [
+        *_notes(study, dataset),
+        _comparison_note(study),
+        f"published: Table 4 of {numbers.source.title} (arXiv {numbers.source.arxiv}), Qwen2.5-7B-Instruct on another"
+        " data set, where both weights are equal to ours; not comparable in height.",
+        *(text for key, text in numbers.caveats.items() if key in used),
+    ]
+    places = {name: 2 if "turns" in name else 3 for name in headers}
+    return Table("ablation_grid", "Weights of the reward", pd.DataFrame(rows), notes, places, headers)
+
+
+def training_summary(study: Study) -> Table:
+    """What every training run did: steps, time, and the sampled figures of its first and last steps."""
+    if not study.runs:
+        raise DataError("no training run was given; name the folders train/*/seed*.")
+    curves = {
+        "reward": ("reward_mean",),
+        "em": ("em",),
+        "decomposition_ratio": ("decomposition_ratio",),
+        "parallel_decomposition_ratio": ("decomposition_ratio/parallel",),
+        "sequential_decomposition_ratio": ("decomposition_ratio/sequential",),
+        "turns": ("turns",),
+        "well_formed": ("well_formed",),
+        "entropy": ("actor/entropy", "actor/entropy_loss"),
+        "clip_ratio": ("response_length/clip_ratio",),
+    }
+    rows = []
+    for run in study.runs:
+        row: dict[str, Any] = {"arm": run.arm, "seed": run.seed, "complete": "yes" if run.complete else "no"}
+        row["steps"] = len(run.metrics)
+        row["seconds"] = sum(step.get("seconds", math.nan) for step in run.metrics)
+        for name, keys in curves.items():
+            values = [step[key] for step in run.metrics for key in keys if step.get(key) is not None]
+            if values or name in ("reward", "decomposition_ratio", "well_formed"):
+                row[f"{name}_first"], row[f"{name}_last"] = _mean(values[:WINDOW]), _mean(values[-WINDOW:])
+        rows.append(row)
+    notes = [
+        f"first, last: mean of the first and last {WINDOW} steps, sampled while training (not the greedy evaluation).",
+        "Rewards of arms with different weights are not comparable. seconds: sum over the steps.",
+        "clip ratio: share of episodes cut at the token limit; a rise means that entropy is fed by truncation.",
+    ]
+    return Table("training_summary", "Training runs", pd.DataFrame(rows), notes, {"seconds": 1})
+
+
+def only_dataset(study: Study) -> str:
+    """The data set of the study; of several the one with parallel and sequential questions that comes first."""
+    wanted = {Structure.PARALLEL.value, Structure.SEQUENTIAL.value}
+    for dataset in study.datasets:
+        if wanted <= set(study.episodes.loc[study.episodes["dataset"] == dataset, "structure"]):
+            return dataset
+    return study.datasets[0]
+
+
+_BY_DATASET: dict[str, Callable[[Study, str], Table]] = {
+    "_by_structure": by_structure,
+    "_details": details,
+    "_over_seeds": over_seeds,
+}
+
+
+def _weights(run: TrainingRun) -> dict[str, Any]:
+    return {
+        "semantics": str(run.config["reward"].get("semantics", "")),
+        "lambda_d": run.weight("lambda_d"),
+        "lambda_s": run.weight("lambda_s"),
+    }
+
+
+def _notes(study: Study, dataset: str) -> list[str]:
+    level = f"Intervals: {study.settings.evaluation.confidence:.0%}, Wilson for shares, bootstrap for means."
+    return [_DEFINITIONS, level, *study.provenance_notes(dataset)]
+
+
+def _comparison_note(study: Study) -> str:
+    baseline = study.settings.baseline
+    return f"difference: to {baseline} over the same questions (paired bootstrap); em p: exact McNemar test."
+
+
+def _failures(study: Study, dataset: str) -> str:
+    failed = study.of_dataset(dataset).query("failed").groupby("arm").size()
+    if failed.empty:
+        return "Infrastructure failures: none."
+    return "Infrastructure failures: " + ", ".join(f"{arm} {count}" for arm, count in failed.items()) + "."
+
+
+def _mean(values: Iterable[float]) -> float:
+    values = list(values)
+    return sum(values) / len(values) if values else math.nan
