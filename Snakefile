@@ -52,10 +52,10 @@ rule index:
         [PLAN.index(corpus) / "manifest.json" for corpus in PLAN.study.corpora],
 
 
-for ARM in PLAN.study.arms:  # `snakemake arm_search_r1`: one arm, trained and evaluated for every seed
+for TARGET, ARM in PLAN.arm_targets.items():  # `snakemake arm_search_r1`: one arm, trained and evaluated for every seed
 
     rule:
         name:
-            f"arm_{ARM.replace('-', '_')}"
+            TARGET
         input:
             PLAN.episodes(ARM),

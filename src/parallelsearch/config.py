@@ -37,7 +37,9 @@ class RemoteFile(Section):
 
     path: str = Field(description="Path of the file, relative to the root of the checkout.")
     url: str | None = Field(None, description="Where the file is fetched from when it is absent.")
-    sha256: str | None = Field(None, description="Checksum of the file, checked after a download.")
+    sha256: str | None = Field(None, description="Checksum of the file, checked after a download; none: not known.")
+    bytes: int | None = Field(None, ge=0, description="Size of the file, for planning disk space.")
+    licence: str = Field("unknown", description="Licence of the content.")
 
 
 class GeoWorldConfig(Section):
@@ -56,6 +58,7 @@ class CorpusConfig(Section):
     source: CORPUS_SOURCES = Field(description="Layout of the raw file.")
     file: RemoteFile | None = Field(None, description="The raw file; none for a generated corpus.")
     licence: str = Field("unknown", description="Licence of the text, copied into the manifest.")
+    shards: int | None = Field(None, ge=1, description="Encoding jobs of this corpus, where not embed.shards.")
 
 
 class DatasetConfig(Section):

@@ -7,6 +7,7 @@ here: it changes exactly when a value that the job reads changes, so an edit res
 from __future__ import annotations
 
 import json
+import re
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -63,6 +64,11 @@ class StudyPlan:
     def arm(self, name: str) -> ArmConfig:
         """An arm by name; also one that the study does not list, so that a single ablation cell can be a target."""
         return load_arm(self.study, name, self.config_dir)
+
+    @property
+    def arm_targets(self) -> dict[str, str]:
+        """Name of the workflow's target for each arm of the study: search-r1 -> arm_search_r1."""
+        return {"arm_" + re.sub(r"\W", "_", name): name for name in self.study.arms}
 
     @property
     def evaluated(self) -> list[str]:
@@ -148,6 +154,11 @@ class StudyPlan:
 
     def embeddings(self, corpus: str) -> Path:
         return self.results.embeddings(corpus, self.study.embed.encoder)
+
+    def shards(self, corpus: str) -> list[Path]:
+        """The shards of a corpus's embeddings, in order."""
+        count = self.study.corpora[corpus].shards or self.study.embed.shards
+        return [self.embeddings(corpus) / f"shard-{number}-of-{count}.npy" for number in range(count)]
 
     def episodes(self, name: str | None = None) -> list[Path]:
         """Episodes of one arm, or of everything that is evaluated."""

@@ -28,7 +28,7 @@ rule evaluate:
         index=lambda wildcards: PLAN.index(PLAN.corpus_of(f"{wildcards.dataset}.{wildcards.split}")),
         settings=lambda wildcards: PLAN.evaluate_settings(wildcards.arm),
     message:
-        "{wildcards.arm}, seed {wildcards.seed}, answers {wildcards.dataset}.{wildcards.split}; progress: {log}"
+        "{wildcards.arm}, seed {wildcards.seed}, answers {wildcards.dataset}.{wildcards.split} (GPUs: {resources.gpu}); progress: {log}"
     shell:
         "parallelsearch evaluate {output:q} --arm {wildcards.arm:q} --seed {wildcards.seed} --policy {params.policy:q}"
         " --index {params.index:q} --questions {input.questions:q} --settings {params.settings:q} > {log:q} 2>&1"

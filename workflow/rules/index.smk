@@ -10,8 +10,6 @@ STEPS    build_corpus, export_encoder -> embed (one job a shard; a finished shar
          -> embed_manifest (all shards are there and whole) -> build_index
 """
 
-SHARDS = PLAN.study.embed.shards
-
 
 rule build_corpus:
     input:
@@ -65,33 +63,33 @@ rule embed:
         corpus=R.corpus("{corpus}") / "manifest.json",
         encoder=R.encoder("{encoder}") / "manifest.json",
     output:
-        ensure(R.embeddings("{corpus}", "{encoder}") / f"shard-{{shard}}-of-{SHARDS}.npy", non_empty=True),
+        ensure(R.embeddings("{corpus}", "{encoder}") / "shard-{shard}-of-{shards}.npy", non_empty=True),
     log:
-        R.log("embed", "{corpus}.{encoder}.{shard}"),
+        R.log("embed", "{corpus}.{encoder}.{shard}-of-{shards}"),
     benchmark:
-        R.benchmark("embed", "{corpus}.{encoder}.{shard}")
+        R.benchmark("embed", "{corpus}.{encoder}.{shard}-of-{shards}")
     conda:
         CPU_ENV
     threads: workflow.cores
     resources:
         mem_mb=3000,
         runtime=240,
+        gpu=0,
     params:
         corpus=R.corpus("{corpus}"),
         encoder=R.encoder("{encoder}"),
         folder=R.embeddings("{corpus}", "{encoder}"),
-        shards=SHARDS,
         settings=PLAN.embed_settings(),
     message:
-        "Encoding shard {wildcards.shard} of {SHARDS} of {wildcards.corpus}; progress: {log}"
+        "Encoding shard {wildcards.shard} of {wildcards.shards} of {wildcards.corpus} (GPUs: {resources.gpu}); progress: {log}"
     shell:
         "parallelsearch embed {params.corpus:q} {params.encoder:q} {params.folder:q}"
-        " --shard {wildcards.shard} --of {params.shards} --settings {params.settings:q} > {log:q} 2>&1"
+        " --shard {wildcards.shard} --of {wildcards.shards} --settings {params.settings:q} > {log:q} 2>&1"
 
 
 rule embed_manifest:
     input:
-        [R.embeddings("{corpus}", "{encoder}") / f"shard-{shard}-of-{SHARDS}.npy" for shard in range(SHARDS)],
+        lambda wildcards: PLAN.shards(wildcards.corpus),
     output:
         ensure(R.embeddings("{corpus}", "{encoder}") / "manifest.json", non_empty=True),
     log:
@@ -107,7 +105,7 @@ rule embed_manifest:
         corpus=R.corpus("{corpus}"),
         encoder=R.encoder("{encoder}"),
         folder=R.embeddings("{corpus}", "{encoder}"),
-        shards=SHARDS,
+        shards=lambda wildcards: len(PLAN.shards(wildcards.corpus)),
     message:
         "Checking the embeddings of {wildcards.corpus}"
     shell:

@@ -20,6 +20,7 @@ wildcard_constraints:
     corpus=r"[^/.]+",
     encoder=r"[^/]+",
     shard=r"\d+",
+    shards=r"\d+",
     download="|".join(map(re.escape, PLAN.downloads)) or r"(?!)",
 
 

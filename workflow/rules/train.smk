@@ -61,7 +61,7 @@ rule train:
         index=lambda wildcards: PLAN.index(PLAN.training_corpus(wildcards.arm)),
         settings=lambda wildcards: PLAN.train_settings(wildcards.arm),
     message:
-        "Training {wildcards.arm}, seed {wildcards.seed}; progress: {log}"
+        "Training {wildcards.arm}, seed {wildcards.seed} (GPUs: {resources.gpu}); progress: {log}"
     shell:
         "parallelsearch train {params.folder:q} --arm {wildcards.arm:q} --seed {wildcards.seed}"
         " --policy {params.policy:q} --index {params.index:q} --questions {input.questions:q}"
