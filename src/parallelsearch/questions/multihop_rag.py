@@ -1,0 +1,50 @@
+"""MultiHop-RAG (Tang and Yang, 2024): MultiHopRAG.json is an array of queries over news articles, without ids.
+
+Copies keep the queries in one file and answers with evidence in another, by query id.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from parallelsearch.questions.json_array import read_mapping
+from parallelsearch.questions.layouts import Details, Reader, own_layout
+from parallelsearch.questions.row import Row
+from parallelsearch.questions.source import as_text, read_bytes
+
+
+def answers(row: Row) -> list[str]:
+    if not row.has("answer"):
+        raise row.refusal("field 'answer' is missing", "add it, or name the file with the answers with --answers")
+    return [row.text("answer")]
+
+
+def details(row: Row, qid: str | None) -> Details:
+    titles = [evidence.optional_text("title") for evidence in row.objects("evidence_list")]
+    return Details(
+        type=row.optional_text("question_type", "type"),
+        titles=tuple(dict.fromkeys(title for title in titles if title)),
+    )
+
+
+def read_ground_truth(path: Path) -> dict[str, Any]:
+    """Answers and evidence by query id: {id: {"answer": .., "evidence_list": [..]}}."""
+    return read_mapping(path, as_text(path, read_bytes(path)))
+
+
+def with_ground_truth(row: Row, truth: dict[str, Any], path: Path) -> Row:
+    """`row` with the answer and evidence of its id; an id that `truth` lacks is a DataError."""
+    qid = row.identifier("id")
+    found = truth.get(qid or "")
+    if not isinstance(found, dict):
+        raise row.refusal(f"id '{qid}' has no answer in {path}", "name the file of answers that belongs to it")
+    return Row(row.path, row.index, {**row.fields, **found}, row.line, row.in_array)
+
+
+READER = Reader(
+    "multihop_rag",
+    details,
+    (own_layout(question=("query", "question"), has_ids=False, further=(("question_type",),), answers=answers),),
+    answers_apart=True,
+)
