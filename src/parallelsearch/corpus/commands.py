@@ -1,0 +1,28 @@
+"""`parallelsearch corpus ...`"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import typer
+
+app = typer.Typer(help="Raw collections of text -> passages.parquet.", no_args_is_help=True)
+
+
+@app.callback()
+def corpus() -> None:
+    """Raw collections of text -> passages.parquet."""
+
+
+@app.command()
+def build(
+    source: str = typer.Argument(help="Layout of the file: geoworld, dpr, wiki18, flashrag or qa_contexts."),
+    file: Path = typer.Argument(help="The raw file, plain or gzip."),
+    out_dir: Path = typer.Argument(help="Folder for passages.parquet and manifest.json."),
+    licence: str = typer.Option("unknown", help="Licence of the text, written to the manifest."),
+) -> None:
+    """Write the passages of FILE to OUT_DIR/passages.parquet."""
+    from parallelsearch.corpus.passages import build_corpus
+
+    manifest = build_corpus(source, file, out_dir, licence)
+    typer.echo(f"{out_dir}: {manifest['rows']} passages, {manifest['words_per_passage']} words each on average")

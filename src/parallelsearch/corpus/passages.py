@@ -1,0 +1,135 @@
+"""passages.parquet and its manifest: written once by `corpus build`, opened by everything that retrieves."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from parallelsearch.corpus.sources import SOURCES, TitledText
+from parallelsearch.errors import DataError, MismatchError
+from parallelsearch.files import MANIFEST, read_json, replacing, sha256, write_json
+from parallelsearch.records import Passage
+
+PASSAGES = "passages.parquet"
+ROWS_PER_GROUP = 65_536
+SCHEMA = pa.schema([("id", pa.int64()), ("title", pa.string()), ("text", pa.string())])
+
+
+def build_corpus(source: str, file: Path, out_dir: Path, licence: str = "unknown") -> dict[str, Any]:
+    """Reads `file` in the layout `source` and writes passages.parquet and manifest.json to `out_dir`.
+
+    Memory stays at one row group (65,536 passages). Returns the manifest. Raises DataError on the first faulty row.
+    """
+    if source not in SOURCES:
+        raise DataError(f"corpus source is '{source}', which is unknown; known sources: {', '.join(SOURCES)}.")
+    out_dir = Path(out_dir)
+    rows = words = 0
+    (out_dir / MANIFEST).unlink(missing_ok=True)
+    with replacing(out_dir / PASSAGES) as partial, pq.ParquetWriter(partial, SCHEMA, compression="zstd") as writer:
+        for group in _grouped(SOURCES[source](Path(file))):
+            titles, texts = zip(*group, strict=True)
+            ids = range(rows, rows + len(group))
+            writer.write_table(pa.table([pa.array(ids, pa.int64()), pa.array(titles), pa.array(texts)], SCHEMA))
+            rows += len(group)
+            words += sum(len(text.split()) for text in texts)
+        if not rows:
+            raise DataError(f"{file} holds no passages; check the path and the source '{source}'.")
+    manifest = {
+        "kind": "corpus",
+        "source": source,
+        "licence": licence,
+        "rows": rows,
+        "words_per_passage": round(words / rows, 2),
+        "sha256": sha256(out_dir / PASSAGES),
+        "bytes": (out_dir / PASSAGES).stat().st_size,
+        "input": Path(file).name,
+        "input_sha256": sha256(Path(file)),
+    }
+    write_json(out_dir / MANIFEST, manifest)
+    return manifest
+
+
+class Corpus:
+    """The passages of one corpus folder, looked up by id (row number). Texts stay in Arrow memory, not in objects."""
+
+    def __init__(self, folder: Path) -> None:
+        """Checks the manifest against the Parquet footer; raises DataError or MismatchError naming both values."""
+        self.folder = Path(folder)
+        self.path = self.folder / PASSAGES
+        self.manifest: dict[str, Any] = read_json(self.folder / MANIFEST)
+        try:
+            self._file = pq.ParquetFile(self.path, memory_map=True)
+        except FileNotFoundError:
+            raise DataError(f"{self.path} is missing; rerun `parallelsearch corpus build`.") from None
+        except (pa.ArrowInvalid, OSError) as error:
+            reason = str(error).splitlines()[0]
+            raise DataError(
+                f"{self.path} is truncated or broken ({reason}); rerun `parallelsearch corpus build`."
+            ) from None
+        rows = self._file.metadata.num_rows
+        if rows != self.manifest["rows"]:
+            raise MismatchError(
+                f"{self.path} has {rows} rows, but its manifest says {self.manifest['rows']};"
+                " rerun `parallelsearch corpus build`."
+            )
+        self._columns: tuple[pa.ChunkedArray, pa.ChunkedArray] | None = None
+        self._starts = np.zeros(1, dtype=np.int64)
+
+    @property
+    def sha256(self) -> str:
+        """SHA-256 of passages.parquet, as the manifest gives it: the identity of the corpus."""
+        return str(self.manifest["sha256"])
+
+    def __len__(self) -> int:
+        return int(self.manifest["rows"])
+
+    def __getitem__(self, passage_id: int) -> Passage:
+        """The passage with this id; loads the texts at the first call. Raises IndexError outside 0 .. rows - 1."""
+        if not 0 <= passage_id < len(self):
+            raise IndexError(f"passage {passage_id} of a corpus of {len(self)}")
+        if self._columns is None:
+            self._load()
+        assert self._columns is not None
+        chunk = int(np.searchsorted(self._starts, passage_id, side="right")) - 1
+        row = passage_id - int(self._starts[chunk])
+        title, text = (column.chunk(chunk)[row].as_py() for column in self._columns)
+        return Passage(int(passage_id), title, text)
+
+    def rows(self, start: int, stop: int, batch: int = 8192) -> Iterator[list[Passage]]:
+        """Passages `start` .. `stop - 1` in order, in lists of at most `batch`; reads only the row groups it needs."""
+        first = 0
+        for group in range(self._file.num_row_groups):
+            size = self._file.metadata.row_group(group).num_rows
+            if first < stop and first + size > start:
+                table = self._file.read_row_group(group).slice(max(start - first, 0))
+                table = table.slice(0, stop - max(first, start))
+                for part in table.to_batches(max_chunksize=batch):
+                    yield [Passage(row["id"], row["title"], row["text"]) for row in part.to_pylist()]
+            first += size
+
+    def _load(self) -> None:
+        table = self._file.read(columns=["title", "text"]).unify_dictionaries()
+        titles, texts = table.column("title"), table.column("text")
+        lengths = [len(chunk) for chunk in texts.chunks]
+        if [len(chunk) for chunk in titles.chunks] != lengths:
+            table = pa.Table.from_batches(table.to_batches())
+            titles, texts = table.column("title"), table.column("text")
+            lengths = [len(chunk) for chunk in texts.chunks]
+        self._starts = np.cumsum([0, *lengths[:-1]], dtype=np.int64)
+        self._columns = (titles, texts)
+
+
+def _grouped(rows: Iterable[TitledText]) -> Iterator[list[TitledText]]:
+    group: list[TitledText] = []
+    for row in rows:
+        group.append(row)
+        if len(group) == ROWS_PER_GROUP:
+            yield group
+            group = []
+    if group:
+        yield group

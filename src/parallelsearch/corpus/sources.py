@@ -1,0 +1,107 @@
+"""Each raw layout of a corpus as a stream of (title, text). SOURCES is the one table of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from hashlib import blake2b
+from pathlib import Path
+from typing import Any
+
+from parallelsearch.corpus.raw_file import NEXT_STEP, RawRow, json_records, json_rows, open_text, tsv_rows
+from parallelsearch.errors import DataError
+
+TitledText = tuple[str, str]
+DPR_COLUMNS = ("id", "text", "title")
+
+
+def read_titled(path: Path) -> Iterator[TitledText]:
+    """JSON lines with id, title and text (GeoWorld, and the JSON-lines form of DPR's passages)."""
+    for row in json_rows(path):
+        yield row.text("title"), row.text("text")
+
+
+def read_dpr(path: Path) -> Iterator[TitledText]:
+    """DPR's psgs_w100.tsv (columns id, text, title; cells CSV-quoted), or the same as JSON lines."""
+    with open_text(path) as stream:
+        is_json = stream.read(64).lstrip().startswith("{")
+    if is_json:
+        yield from read_titled(path)
+        return
+    for row in tsv_rows(path, DPR_COLUMNS):
+        yield row.text("title"), row.text("text")
+
+
+def read_contents(path: Path) -> Iterator[TitledText]:
+    """JSON lines with id and contents, the layout of wiki-18 and FlashRAG (see `split_contents`)."""
+    for row in json_rows(path):
+        title, text = split_contents(row.text("contents"))
+        if not title:
+            raise DataError(f"{row.place}: 'contents' begins with an empty title; {NEXT_STEP}.")
+        if not text:
+            raise DataError(f"{row.place}: 'contents' has no text after the title line; check the source's layout.")
+        yield title, text
+
+
+def read_qa_contexts(path: Path) -> Iterator[TitledText]:
+    """The distinct paragraphs of a question file in the order of first appearance.
+
+    Understands `context` as [[title, [sentence, ...]], ...] (HotpotQA, 2WikiMultiHopQA), `context` as a list of objects
+    with title and text, MuSiQue's `paragraphs`, and a file whose rows are paragraphs themselves (title and text).
+    """
+    seen: set[bytes] = set()
+    for row in json_records(path):
+        for title, text in _paragraphs(row):
+            digest = blake2b(f"{title}\n{text}".encode(), digest_size=16).digest()
+            if digest not in seen:
+                seen.add(digest)
+                yield title, text
+
+
+def split_contents(contents: str) -> TitledText:
+    """Title and text of a `contents` string: the first line is the title, the rest the text.
+
+    The published passages went through CSV: titles (most of them) stand in quotes, and a quote inside title or text is
+    doubled. Both are undone.
+    """
+    title, _, text = contents.partition("\n")
+    title = title.strip()
+    if len(title) > 1 and title.startswith('"') and title.endswith('"'):
+        title = title[1:-1]
+    return title.replace('""', '"').strip(), text.replace('""', '"').strip()
+
+
+def join_contents(title: str, text: str) -> str:
+    """Title and text as the `contents` that Search-R1's clients split again: the quoted title, a line break, the text."""
+    return f'"{title}"\n{text}'
+
+
+def _paragraphs(row: RawRow) -> Iterator[TitledText]:
+    listed = next((row.fields[name] for name in ("context", "contexts", "paragraphs") if name in row.fields), None)
+    if listed is None:
+        yield row.text("title"), row.text("text", "paragraph_text")
+        return
+    if not isinstance(listed, list):
+        raise DataError(f"{row.place}: the context is {type(listed).__name__}, not a list; {NEXT_STEP}.")
+    for number, paragraph in enumerate(listed, start=1):
+        yield _paragraph(paragraph, f"{row.place}, paragraph {number}")
+
+
+def _paragraph(paragraph: Any, place: str) -> TitledText:
+    match paragraph:
+        case [str() as title, [*sentences]] if all(isinstance(sentence, str) for sentence in sentences):
+            fields = {"title": title, "text": " ".join(sentence.strip() for sentence in sentences)}
+        case {**fields}:
+            pass
+        case _:
+            raise DataError(f"{place}: neither [title, sentences] nor an object with title and text; {NEXT_STEP}.")
+    checked = RawRow(fields, place)
+    return checked.text("title"), checked.text("text", "paragraph_text")
+
+
+SOURCES: dict[str, Callable[[Path], Iterator[TitledText]]] = {
+    "geoworld": read_titled,
+    "dpr": read_dpr,
+    "wiki18": read_contents,
+    "flashrag": read_contents,
+    "qa_contexts": read_qa_contexts,
+}

@@ -1,0 +1,1 @@
+"""Encoder, embeddings, index and the retriever built on them; local, and behind HTTP."""

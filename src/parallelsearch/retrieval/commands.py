@@ -1,0 +1,111 @@
+"""`parallelsearch encoder ...`, `embed`, `embed-manifest`, `index ...` and `retriever ...`"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import typer
+
+from parallelsearch.errors import ConfigError
+
+encoder = typer.Typer(help="Encoders.", no_args_is_help=True)
+index = typer.Typer(help="Search indexes.", no_args_is_help=True)
+retriever = typer.Typer(help="The retriever behind HTTP.", no_args_is_help=True)
+
+
+def mount(app: typer.Typer) -> None:
+    """Adds this area's commands to the program."""
+    app.add_typer(encoder, name="encoder")
+    app.add_typer(index, name="index")
+    app.add_typer(retriever, name="retriever")
+    app.command("embed")(embed)
+    app.command("embed-manifest")(embed_manifest)
+
+
+@encoder.callback()
+def _encoder() -> None:
+    """Encoders."""
+
+
+@index.callback()
+def _index() -> None:
+    """Search indexes."""
+
+
+@retriever.callback()
+def _retriever() -> None:
+    """The retriever behind HTTP."""
+
+
+@encoder.command("export")
+def export(
+    name: str = typer.Argument(help="Name of a declaration in config/encoders/."),
+    out_dir: Path = typer.Argument(help="Folder for weights, tokenizer and manifest.json."),
+) -> None:
+    """Write the declared encoder to OUT_DIR in Hugging Face layout."""
+    from parallelsearch.retrieval.export import export_encoder
+
+    manifest = export_encoder(name, out_dir)
+    typer.echo(f"{out_dir}: {manifest['model']}, {manifest['dim']} dimensions")
+
+
+def embed(
+    corpus_dir: Path = typer.Argument(help="Folder written by `corpus build`."),
+    encoder_dir: Path = typer.Argument(help="Folder written by `encoder export`."),
+    out_dir: Path = typer.Argument(help="Folder for the shards."),
+    shard: int = typer.Option(0, help="Number of this shard, from 0."),
+    of: int = typer.Option(1, help="Number of shards."),
+    settings: str = typer.Option("{}", help="Settings of the section `embed`, as JSON."),
+    device: str = typer.Option("", help="cpu or cuda; default: cuda where there is one."),
+) -> None:
+    """Encode one shard of a corpus; a finished shard is not done again."""
+    from parallelsearch.config import EmbedConfig, validated
+    from parallelsearch.retrieval.embeddings import embed_shard
+
+    config = validated(EmbedConfig, _json_object(settings), "--settings")
+    done = embed_shard(corpus_dir, encoder_dir, out_dir, shard, of, config.tokens_per_batch, device or None)
+    typer.echo(f"{out_dir}: shard {shard} of {of} {'encoded' if done else 'was finished before'}")
+
+
+def embed_manifest(
+    corpus_dir: Path = typer.Argument(help="Folder written by `corpus build`."),
+    encoder_dir: Path = typer.Argument(help="Folder written by `encoder export`."),
+    out_dir: Path = typer.Argument(help="Folder that holds the shards."),
+    of: int = typer.Option(1, help="Number of shards."),
+) -> None:
+    """Check all shards and write their manifest."""
+    from parallelsearch.retrieval.embeddings import write_embeddings_manifest
+
+    manifest = write_embeddings_manifest(corpus_dir, encoder_dir, out_dir, of)
+    typer.echo(f"{out_dir}: {manifest['rows']} vectors in {of} shards")
+
+
+@index.command("build")
+def build(
+    corpus_dir: Path = typer.Argument(help="Folder written by `corpus build`."),
+    embeddings_dir: Path = typer.Argument(help="Folder written by `embed` and `embed-manifest`."),
+    out_dir: Path = typer.Argument(help="Folder for index.faiss and manifest.json."),
+    settings: str = typer.Option("{}", help="Settings of the section `index`, as JSON."),
+) -> None:
+    """Build a search index over embeddings and measure it against exact search."""
+    from parallelsearch.config import IndexConfig, validated
+    from parallelsearch.retrieval.index import write_index
+
+    config = validated(IndexConfig, _json_object(settings), "--settings")
+    manifest = write_index(corpus_dir, embeddings_dir, out_dir, config)
+    quality = manifest["quality"]
+    typer.echo(
+        f"{out_dir}: {manifest['kind']}, {manifest['ntotal']} vectors, recall@{quality['recall_at']} {quality['recall']}"
+    )
+
+
+def _json_object(text: str) -> dict[str, Any]:
+    try:
+        value = json.loads(text)
+    except json.JSONDecodeError as error:
+        raise ConfigError(f"--settings is not valid JSON ({error}); give an object such as '{{}}'.") from None
+    if not isinstance(value, dict):
+        raise ConfigError(f"--settings is {type(value).__name__}, not an object; give an object such as '{{}}'.")
+    return value

@@ -1,0 +1,191 @@
+"""Embeddings of a corpus in shards that are encoded one by one and survive a kill; the manifest joins them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from parallelsearch.corpus.passages import Corpus
+from parallelsearch.errors import DataError, MismatchError
+from parallelsearch.files import MANIFEST, read_json, replacing, sha256, write_json
+from parallelsearch.retrieval.encoder import TOKENS_PER_BATCH, Encoder
+
+DTYPE = np.float16
+PASSAGES_PER_BLOCK = 4096
+
+
+def shard_path(out_dir: Path, shard: int, of: int) -> Path:
+    return Path(out_dir) / f"shard-{shard}-of-{of}.npy"
+
+
+def shard_rows(rows: int, shard: int, of: int) -> tuple[int, int]:
+    """First row and end of shard number `shard` (from 0); sizes differ by at most one row."""
+    return rows * shard // of, rows * (shard + 1) // of
+
+
+def encoder_identity(manifest: dict[str, Any]) -> dict[str, Any]:
+    """What of an encoder's manifest decides the vectors: any difference makes them incomparable."""
+    keys = ("name", "model", "revision", "query_prefix", "passage_prefix", "pooling", "max_tokens", "normalize", "dim")
+    return {**{key: manifest.get(key) for key in keys}, "files": manifest["files"]}
+
+
+def embed_shard(
+    corpus_dir: Path,
+    encoder_dir: Path,
+    out_dir: Path,
+    shard: int,
+    of: int,
+    tokens_per_batch: int = TOKENS_PER_BATCH,
+    device: str | None = None,
+) -> bool:
+    """Writes shard-{shard}-of-{of}.npy (float16 [rows of the shard, dim]) and, last, its description beside it.
+
+    Returns False without work when the shard was finished from the same corpus and encoder before.
+    """
+    if not 0 <= shard < of:
+        raise DataError(f"shard is {shard} of {of}; shards are numbered from 0 to {of - 1}.")
+    corpus = Corpus(corpus_dir)
+    identity = {
+        "corpus_sha256": corpus.sha256,
+        "encoder": encoder_identity(read_json(Path(encoder_dir) / MANIFEST)),
+        "shard": shard,
+        "of": of,
+        "rows": list(shard_rows(len(corpus), shard, of)),
+    }
+    path = shard_path(out_dir, shard, of)
+    if _finished(path, identity):
+        return False
+    path.with_suffix(".json").unlink(missing_ok=True)
+    encoder = Encoder.open(encoder_dir, device)
+    start, stop = identity["rows"]
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with replacing(path) as partial:
+        vectors = np.lib.format.open_memmap(partial, mode="w+", dtype=DTYPE, shape=(stop - start, encoder.dim))
+        _encode_rows(corpus, encoder, vectors, start, stop, tokens_per_batch, f"shard {shard} of {of}")
+        vectors.flush()
+        del vectors
+    write_json(path.with_suffix(".json"), {**identity, "sha256": sha256(path), "bytes": path.stat().st_size})
+    return True
+
+
+def write_embeddings_manifest(corpus_dir: Path, encoder_dir: Path, out_dir: Path, of: int) -> dict[str, Any]:
+    """Checks all `of` shards against corpus and encoder, then writes manifest.json, which makes them one artefact."""
+    corpus = Corpus(corpus_dir)
+    identity = encoder_identity(read_json(Path(encoder_dir) / MANIFEST))
+    shards = []
+    for shard in range(of):
+        path = shard_path(out_dir, shard, of)
+        again = f"rerun `parallelsearch embed --shard {shard} --of {of}`"
+        if not path.is_file() or not path.with_suffix(".json").is_file():
+            raise DataError(f"{path} is missing or unfinished; {again}.")
+        found = read_json(path.with_suffix(".json"))
+        require_same("corpus sha256", path, found["corpus_sha256"], corpus.folder, corpus.sha256, again)
+        require_same_encoder(path, found["encoder"], Path(encoder_dir), identity, again)
+        require_same("size in bytes", path, path.stat().st_size, path.with_suffix(".json"), found["bytes"], again)
+        require_same("sha256", path, sha256(path), path.with_suffix(".json"), found["sha256"], again)
+        shards.append({"file": path.name, "rows": found["rows"], "sha256": found["sha256"], "bytes": found["bytes"]})
+    manifest = {
+        "kind": "embeddings",
+        "encoder": identity,
+        "encoder_path": relative_to(Path(encoder_dir), Path(out_dir)),
+        "corpus_sha256": corpus.sha256,
+        "rows": len(corpus),
+        "dim": identity["dim"],
+        "dtype": np.dtype(DTYPE).name,
+        "shards": shards,
+    }
+    write_json(Path(out_dir) / MANIFEST, manifest)
+    return manifest
+
+
+class Embeddings:
+    """The shards of one embeddings folder, memory-mapped."""
+
+    def __init__(self, folder: Path) -> None:
+        """Opens every shard and checks its shape against the manifest; DataError names a truncated shard."""
+        self.folder = Path(folder)
+        self.manifest: dict[str, Any] = read_json(self.folder / MANIFEST)
+        self.dim: int = self.manifest["dim"]
+        self.encoder_dir = Path(os.path.normpath(self.folder / self.manifest["encoder_path"]))
+        self._shards = [self._open(entry) for entry in self.manifest["shards"]]
+
+    def __len__(self) -> int:
+        return int(self.manifest["rows"])
+
+    def blocks(self, size: int = 65_536) -> Iterator[np.ndarray]:
+        """All vectors in row order as float32 arrays of at most [size, dim]."""
+        for shard in self._shards:
+            for start in range(0, len(shard), size):
+                yield np.asarray(shard[start : start + size], dtype=np.float32)
+
+    def take(self, rows: np.ndarray) -> np.ndarray:
+        """float32 [len(rows), dim]: the vectors of these passage ids."""
+        ends = np.cumsum([len(shard) for shard in self._shards])
+        owner = np.searchsorted(ends, rows, side="right")
+        starts = ends - [len(shard) for shard in self._shards]
+        vectors = [self._shards[s][row - starts[s]] for s, row in zip(owner, rows, strict=True)]
+        return np.stack(vectors).astype(np.float32)
+
+    def _open(self, entry: dict[str, Any]) -> np.ndarray:
+        path = self.folder / entry["file"]
+        expected = (entry["rows"][1] - entry["rows"][0], self.dim)
+        try:
+            vectors = np.load(path, mmap_mode="r") if expected[0] else np.zeros(expected, DTYPE)
+        except (OSError, ValueError) as error:
+            raise DataError(
+                f"{path} is missing, truncated or broken ({error}); rerun `parallelsearch embed`."
+            ) from None
+        if vectors.shape != expected:
+            raise MismatchError(
+                f"{path} has shape {vectors.shape}, but the manifest says {expected}; rerun `parallelsearch embed`."
+            )
+        return vectors
+
+
+def relative_to(path: Path, start: Path) -> str:
+    """`path` as seen from the folder `start`, so that a study's folder can be moved as a whole."""
+    return os.path.relpath(path.resolve(), start.resolve())
+
+
+def require_same(what: str, left: Path, left_value: Any, right: Path, right_value: Any, next_step: str) -> None:
+    """MismatchError naming both places and both values, unless they are equal."""
+    if left_value != right_value:
+        raise MismatchError(f"{left} has {what} {left_value}, but {right} has {right_value}; {next_step}.")
+
+
+def require_same_encoder(
+    left: Path, left_value: dict[str, Any], right: Path, right_value: dict[str, Any], next_step: str
+) -> None:
+    """`require_same` for two encoder identities: names the first setting that differs."""
+    for key in left_value:
+        require_same(f"encoder {key}", left, left_value[key], right, right_value.get(key), next_step)
+
+
+def _finished(path: Path, identity: dict[str, Any]) -> bool:
+    note = path.with_suffix(".json")
+    if not path.is_file() or not note.is_file():
+        return False
+    found = read_json(note)
+    same = all(found.get(key) == value for key, value in identity.items())
+    return same and found["bytes"] == path.stat().st_size and found["sha256"] == sha256(path)
+
+
+def _encode_rows(
+    corpus: Corpus, encoder: Encoder, vectors: np.ndarray, start: int, stop: int, tokens_per_batch: int, label: str
+) -> None:
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns) as progress:
+        task = progress.add_task(label, total=stop - start)
+        row = 0
+        for passages in corpus.rows(start, stop, PASSAGES_PER_BLOCK):
+            block = encoder.encode_passages(passages, tokens_per_batch, lambda n: progress.advance(task, n))
+            vectors[row : row + len(passages)] = block
+            row += len(passages)
+    if row != stop - start:
+        raise DataError(f"{corpus.path} gave {row} passages for rows {start} to {stop}; rebuild the corpus.")

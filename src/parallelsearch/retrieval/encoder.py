@@ -1,0 +1,160 @@
+"""Texts -> L2-normalised vectors, as the encoder's own manifest prescribes (prefixes, pooling, length)."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from parallelsearch.errors import DataError, MismatchError
+from parallelsearch.files import MANIFEST, read_json
+from parallelsearch.records import Passage
+from parallelsearch.retrieval.export import TOKENIZER, WEIGHTS
+
+if TYPE_CHECKING:
+    import torch
+
+TOKENS_PER_BATCH = 8192
+CACHED_QUERIES = 20_000
+POOLED_MODEL_TYPES = ("bert", "roberta", "xlm-roberta")  # their extra dense layer is not part of a sentence vector
+BF16_FLAGS = ("amx_bf16", "avx512_bf16")
+
+
+def passage_text(passage: Passage) -> str:
+    """What is encoded of a passage (before the prefix): title, line break, text, as E5 and Search-R1 do."""
+    return f"{passage.title}\n{passage.text}"
+
+
+class Encoder:
+    """An exported encoder. Thread-safe; queries that were encoded before come out of a cache."""
+
+    def __init__(self, folder: Path, manifest: dict[str, Any], model: torch.nn.Module, device: str) -> None:
+        from tokenizers import Tokenizer
+
+        self.folder = folder
+        self.manifest = manifest
+        self.dim: int = manifest["dim"]
+        self.max_tokens: int = manifest["max_tokens"]
+        self.device = device
+        self._model = model
+        self._tokenizer = Tokenizer.from_file(str(folder / TOKENIZER))
+        self._tokenizer.no_padding()
+        self._tokenizer.enable_truncation(self.max_tokens)
+        self._lock = threading.Lock()
+        self._cache: OrderedDict[str, np.ndarray] = OrderedDict()
+
+    @classmethod
+    def open(cls, folder: Path, device: str | None = None) -> Encoder:
+        """Loads the folder that `encoder export` wrote, on `device` (default: the GPU if there is one).
+
+        bfloat16 on GPUs and on processors with bfloat16 instructions, float32 elsewhere.
+        """
+        import torch
+        from transformers import AutoConfig, AutoModel
+        from transformers.utils.logging import disable_progress_bar
+
+        disable_progress_bar()
+        folder = Path(folder)
+        manifest = read_json(folder / MANIFEST)
+        for part in (TOKENIZER, WEIGHTS):
+            if not (folder / part).is_file():
+                raise DataError(f"{folder / part} is missing; rerun `parallelsearch encoder export`.")
+        device = device or ("cuda" if torch.cuda.is_available() else "cpu")
+        dtype = torch.bfloat16 if device != "cpu" or has_bf16_instructions() else torch.float32
+        config = AutoConfig.from_pretrained(folder, local_files_only=True)
+        head: dict[str, Any] = {"add_pooling_layer": False} if config.model_type in POOLED_MODEL_TYPES else {}
+        model = AutoModel.from_pretrained(folder, dtype=dtype, local_files_only=True, **head).to(device).eval()
+        if model.config.hidden_size != manifest["dim"]:
+            raise MismatchError(
+                f"{folder} has vectors of {model.config.hidden_size}, but its manifest says {manifest['dim']};"
+                " correct dim in the declaration and rerun `parallelsearch encoder export`."
+            )
+        return cls(folder, manifest, model, device)
+
+    def encode_passages(
+        self,
+        passages: Sequence[Passage],
+        tokens_per_batch: int = TOKENS_PER_BATCH,
+        progress: Callable[[int], None] | None = None,
+    ) -> np.ndarray:
+        """float32 [len(passages), dim]; `progress` is called with the number of passages just finished."""
+        prefix = self.manifest["passage_prefix"]
+        return self._encode([prefix + passage_text(p) for p in passages], tokens_per_batch, progress)
+
+    def encode_queries(self, queries: Sequence[str], tokens_per_batch: int = TOKENS_PER_BATCH) -> np.ndarray:
+        """float32 [len(queries), dim]. The most recent 20,000 different queries are kept."""
+        prefix = self.manifest["query_prefix"]
+        with self._lock:
+            found = {query: self._cache[query] for query in queries if query in self._cache}
+        new = [query for query in dict.fromkeys(queries) if query not in found]
+        if new:
+            found.update(zip(new, self._encode([prefix + q for q in new], tokens_per_batch), strict=True))
+        with self._lock:
+            for query in dict.fromkeys(queries):
+                self._cache[query] = found[query]
+                self._cache.move_to_end(query)
+            while len(self._cache) > CACHED_QUERIES:
+                self._cache.popitem(last=False)
+        return np.stack([found[query] for query in queries]) if queries else np.zeros((0, self.dim), np.float32)
+
+    def _encode(
+        self, texts: list[str], tokens_per_batch: int, progress: Callable[[int], None] | None = None
+    ) -> np.ndarray:
+        vectors = np.zeros((len(texts), self.dim), dtype=np.float32)
+        ids = [encoding.ids for encoding in self._tokenizer.encode_batch_fast(texts)]
+        for batch in length_sorted_batches([len(row) for row in ids], tokens_per_batch):
+            vectors[batch] = self._forward([ids[row] for row in batch])
+            if progress:
+                progress(len(batch))
+        return vectors
+
+    def _forward(self, rows: list[list[int]]) -> np.ndarray:
+        import torch
+
+        width = max(map(len, rows))
+        ids = torch.full((len(rows), width), self._model.config.pad_token_id or 0)
+        mask = torch.zeros((len(rows), width), dtype=torch.long)
+        for number, row in enumerate(rows):
+            ids[number, : len(row)] = torch.tensor(row)
+            mask[number, : len(row)] = 1
+        ids, mask = ids.to(self.device), mask.to(self.device)
+        with torch.inference_mode():
+            # Without padding the mask is left out: attention is then computed by a faster kernel.
+            hidden = self._model(input_ids=ids, attention_mask=None if bool(mask.all()) else mask).last_hidden_state
+            pooled = _pool(hidden, mask, self.manifest["pooling"])
+            if self.manifest["normalize"]:
+                pooled = torch.nn.functional.normalize(pooled, dim=-1)
+        return pooled.cpu().numpy()
+
+
+def _pool(hidden: torch.Tensor, mask: torch.Tensor, pooling: str) -> torch.Tensor:
+    if pooling == "cls":
+        return hidden[:, 0].float()
+    weights = mask.unsqueeze(-1).float()
+    return (hidden.float() * weights).sum(1) / weights.sum(1)
+
+
+def length_sorted_batches(lengths: Sequence[int], tokens_per_batch: int) -> list[list[int]]:
+    """Row numbers in batches of similar length, longest first; rows x longest row <= `tokens_per_batch` (or one row)."""
+    batches: list[list[int]] = []
+    width = 0
+    for row in sorted(range(len(lengths)), key=lambda n: (-lengths[n], n)):
+        if not batches or (len(batches[-1]) + 1) * width > tokens_per_batch:
+            batches.append([])
+            width = lengths[row]
+        batches[-1].append(row)
+    return batches
+
+
+def has_bf16_instructions() -> bool:
+    """True when this processor multiplies bfloat16 in hardware (Linux; elsewhere False)."""
+    try:
+        flags = Path("/proc/cpuinfo").read_text(encoding="utf-8")
+    except OSError:
+        return False
+    return any(flag in flags for flag in BF16_FLAGS) and not os.environ.get("PARALLELSEARCH_FLOAT32")
