@@ -1,7 +1,7 @@
 """Questions of every data set, tagged with their structure, in one layout.
 
 INPUTS   the data set's own file of the split (datasets.NAME.splits.SPLIT.path; downloaded when it has a url)
-         or, for GeoWorld, what the generator wrote
+         or, for GeoWorld, what the generator wrote; config/structure.yaml (question type -> structure)
 OUTPUTS  {results}/geoworld/{{passages,questions.train,questions.dev,questions.test}}.jsonl, manifest.json
          {results}/questions/{{dataset}}.{{split}}.parquet
 STEPS    geoworld (only where a data set or corpus asks for it) -> import_questions
@@ -33,7 +33,8 @@ rule geoworld:
 
 rule import_questions:
     input:
-        lambda wildcards: PLAN.raw_questions(f"{wildcards.dataset}.{wildcards.split}"),
+        raw=lambda wildcards: PLAN.raw_questions(f"{wildcards.dataset}.{wildcards.split}"),
+        structures="config/structure.yaml",
     output:
         ensure(R.questions("{dataset}", "{split}"), non_empty=True),
     log:
@@ -48,7 +49,7 @@ rule import_questions:
     params:
         reader=lambda wildcards: PLAN.study.datasets[wildcards.dataset].reader,
     message:
-        "Reading the {wildcards.split} questions of {wildcards.dataset} from {input}"
+        "Reading the {wildcards.split} questions of {wildcards.dataset} from {input.raw}"
     shell:
-        "parallelsearch questions import {params.reader:q} {input:q} {output:q} --split {wildcards.split:q}"
+        "parallelsearch questions import {params.reader:q} {input.raw:q} {output:q} --split {wildcards.split:q}"
         " > {log:q} 2>&1"

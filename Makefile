@@ -1,0 +1,88 @@
+# Every target sets itself up: it creates .venv when there is none, and installs when the lock changed.
+#   make demo         the laptop study, from nothing to tables, figures, report and MLflow store
+#   make test         all tests
+# CONFIG=config/laptop-3seeds.yaml make demo     another study
+
+SHELL := /bin/bash
+.SHELLFLAGS := -o pipefail -ec
+PYTHON ?= $(shell command -v python3.11 || command -v python3)
+LOCK := envs/cpu.txt
+STAMP := .venv/$(shell cat $(LOCK) pyproject.toml 2>/dev/null | sha256sum | cut -c1-16).installed
+# pip says that entries of its own index configuration are ignored; that is no concern of this project's.
+PIP := .venv/bin/python -m pip --disable-pip-version-check -q
+QUIET = 2> >(grep -v "is ignored: it is either a non-existing path or lacks a specific scheme" >&2)
+SNAKEMAKE := snakemake $(if $(CONFIG),--configfile $(CONFIG))
+RESULTS ?= results
+
+export PATH := $(CURDIR)/.venv/bin:$(PATH)
+export PIP_ROOT_USER_ACTION := ignore
+
+.PHONY: help env browser demo report mlflow test test-all lint lock clean
+
+help:
+	@sed -n '1,/^$$/s/^# \{0,1\}//p' Makefile
+
+# -- set-up ------------------------------------------------------------------------------------------------------------
+
+env: $(STAMP)
+
+$(STAMP): $(LOCK) pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	  { echo "Python 3.11 or newer is needed, $$($(PYTHON) --version) was found; set PYTHON=/path/to/python3.11." >&2; exit 1; }
+	@[ -x .venv/bin/python ] || { echo "Creating .venv with $$($(PYTHON) --version)"; $(PYTHON) -m venv .venv; }
+	@echo "Installing $(LOCK) into .venv"
+	@$(PIP) install "$$(grep '^torch==' $(LOCK))" $(QUIET)
+	@$(PIP) install --no-deps -r $(LOCK) $(QUIET)
+	@$(PIP) install --no-deps -e . $(QUIET)
+	@rm -f .venv/*.installed && touch $@
+
+# The browser tests drive a real Chromium; without it they are skipped, and say so.
+browser:
+	@if command -v chromium >/dev/null && command -v chromedriver >/dev/null; then :; \
+	elif [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+	  echo "Installing chromium and chromium-driver"; \
+	  { apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq chromium chromium-driver; } >/dev/null \
+	    || echo "chromium could not be installed: the browser tests will be skipped"; \
+	else echo "chromium and chromedriver are missing and cannot be installed here: the browser tests will be skipped"; fi
+
+# -- the study ---------------------------------------------------------------------------------------------------------
+
+demo: env
+	@parallelsearch doctor
+	@workflow/unlock-after-kill.sh
+	$(SNAKEMAKE) all
+	@echo; cat $(RESULTS)/tables/geoworld_by_structure.md
+	@echo; echo "Report:  $(RESULTS)/report/index.html"
+	@echo "Tables:  $(RESULTS)/tables/    figures: $(RESULTS)/figures/"
+	@echo "MLflow:  $(RESULTS)/mlflow/mlflow.db    (make mlflow opens it on http://127.0.0.1:5000)"
+
+report: env
+	@workflow/unlock-after-kill.sh
+	$(SNAKEMAKE) tables figures report
+
+mlflow: env
+	mlflow ui --backend-store-uri sqlite:///$(RESULTS)/mlflow/mlflow.db --host 127.0.0.1 --port 5000
+
+# -- checks ------------------------------------------------------------------------------------------------------------
+
+test: env browser
+	pytest
+
+test-all: lint test
+
+lint: env
+	ruff check src tests
+	ruff format --check src tests
+	mypy
+	snakefmt --check Snakefile workflow
+	snakemake --lint
+	parallelsearch config schema --check
+
+# The lock is what the tests ran with. torch without its local suffix (+cpu), so that any index can serve it.
+lock:
+	@{ echo "# Exact versions of everything in envs/cpu.in and what it brings; written by \`make lock\`. Do not edit."; \
+	   .venv/bin/python -m pip freeze --exclude-editable 2>/dev/null | sed -E 's/^(torch==[^+]*)\+.*/\1/'; } > $(LOCK)
+
+clean:
+	rm -rf results-smoke .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	find src tests -name __pycache__ -prune -exec rm -rf {} +
