@@ -96,13 +96,15 @@ def compare(episodes: pd.DataFrame, baseline: str, confidence: float = 0.95, sam
     """Differences to the arm `baseline` of the same seed, over the questions both answered, by structure.
 
     Columns: arm, seed, structure, pairs, for em, decomposition_ratio and turns `{figure}_difference` with `_low` and
-    `_high`, and `em_p` (exact McNemar test). Arms without the baseline's questions have no row.
+    `_high`, and `em_p` (exact McNemar test). The baseline, and arms without its questions, have no row.
     """
     question = ["seed", "structure", "dataset", "split", "qid"]
     counted = episodes[~episodes["failed"]]
     theirs = counted[counted["arm"] == baseline].set_index(question)
     rows = []
     for arm in counted["arm"].unique():
+        if arm == baseline:
+            continue
         pairs = counted[counted["arm"] == arm].set_index(question).join(theirs, how="inner", rsuffix="_baseline")
         for (seed, structure), group in pairs.groupby(["seed", "structure"], sort=False):
             row: dict[str, Any] = {"arm": arm, "seed": seed, "structure": structure, "pairs": len(group)}
@@ -113,7 +115,8 @@ def compare(episodes: pd.DataFrame, baseline: str, confidence: float = 0.95, sam
                 row[f"{figure}_difference_high"] = estimate.high
             row["em_p"] = intervals.mcnemar(group["em"], group["em_baseline"])
             rows.append(row)
-    return pd.DataFrame(rows)
+    figures = [f"{f}_difference{end}" for f in ("em", "decomposition_ratio", "turns") for end in ("", "_low", "_high")]
+    return pd.DataFrame(rows, columns=["arm", "seed", "structure", "pairs", *figures, "em_p"])
 
 
 def over_seeds(summary: pd.DataFrame, by: Sequence[str] = ("arm", "structure")) -> pd.DataFrame:

@@ -26,7 +26,7 @@ _METADATA: dict[str, dict[str, Any]] = {
     "png": {"Software": None},
     "svg": {"Date": None, "Creator": None},
 }
-_STYLE: dict[str, Any] = {
+_STYLE: Any = {
     "font.size": 9,
     "font.family": "DejaVu Sans",
     "axes.spines.top": False,

@@ -52,7 +52,8 @@ def training_curves(study: Study) -> Drawing:
     with canvas(2, 3, width=10, height=5.4) as (figure, axes):
         for axis, (key, title) in zip(axes.flat, CURVES.items(), strict=True):
             shown = data[data["figure"] == key]
-            for arm, runs in shown.groupby("arm", sort=False):
+            for arm in shown["arm"].unique():
+                runs = shown[shown["arm"] == arm]
                 for number, (_, line) in enumerate(runs.groupby("seed")):
                     axis.plot(
                         line["step"],
@@ -101,12 +102,11 @@ def by_structure(study: Study) -> Drawing:
                 axis.set_title(f"{title} ({dataset})" if len(summaries) > 1 else title, fontsize=9)
                 axis.set_xticks(range(len(structures)), structures)
                 axis.grid(axis="x", visible=False)
-                if key != "turns":
-                    axis.set_ylim(0, 1.05)
+                axis.set_ylim(0, None if key == "turns" else 1.05)
         _legend(figure, axes)
     level = f"{study.settings.evaluation.confidence:.0%}"
     caption = (
-        f"{', '.join(summaries)}: whiskers are {level} intervals over questions (Wilson for shares, bootstrap for turns)."
+        f"{', '.join(summaries)}: whiskers are {level} intervals over questions (Wilson, for turns bootstrap)."
         " With several seeds bars and whiskers are means over seeds and dots are the seeds."
     )
     return Drawing("by_structure", caption, figure, data)
@@ -162,7 +162,8 @@ def _place(structures: list[str], structure: str, arms: list[str], arm: str) -> 
 
 
 def _bars(axis: Any, shown: pd.DataFrame, structures: list[str], arms: list[str], look: dict[str, Any]) -> None:
-    for arm, group in shown.groupby("arm", sort=False):
+    for arm in arms:
+        group = shown[shown["arm"] == arm]
         low, high = group["value"] - group["low"], group["high"] - group["value"]
         axis.bar(
             [_place(structures, structure, arms, arm) for structure in group["structure"]],
@@ -191,11 +192,13 @@ def _heat_map(axis: Any, grid: pd.DataFrame, names: pd.DataFrame, decimals: int,
     values = grid.to_numpy(dtype=float)
     low, high = np.nanmin(values), np.nanmax(values)
     span = (high - low) or 1.0
-    axis.imshow(values, cmap="Blues_r" if reverse else "Blues", vmin=low - 0.4 * span, vmax=high + 0.4 * span)
+    shade = (high - values if reverse else values - low) / span  # 0: worst, 1: best
+    axis.imshow(shade, cmap="Blues", vmin=-0.15, vmax=1.35, aspect="auto")
     for (row, column), value in np.ndenumerate(values):
         if not math.isnan(value):
-            text = f"{value:.{decimals}f}\n{names.iloc[row, column].replace('-', '-' + chr(0x200B))}"
-            axis.text(column, row, text, ha="center", va="center", fontsize=7)
+            text = f"{value:.{decimals}f}\n{names.to_numpy()[row, column]}"
+            color = "white" if shade[row, column] > 0.6 else "black"
+            axis.text(column, row, text, ha="center", va="center", fontsize=7, color=color)
     axis.set_xticks(range(len(grid.columns)), [f"{value:g}" for value in grid.columns])
     axis.set_yticks(range(len(grid.index)), [f"{value:g}" for value in grid.index])
     axis.set_xlabel("lambda_d")

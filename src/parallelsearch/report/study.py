@@ -23,7 +23,7 @@ class ReportSettings(Section):
     baseline: str = Field("search-r1", description="Arm the others are compared with.")
     arms: list[str] = Field(default_factory=list, description="Arms in the order of tables and figures.")
     descriptions: dict[str, str] = Field(default_factory=dict, description="What each arm is.")
-    evaluation: EvaluationConfig = EvaluationConfig()
+    evaluation: EvaluationConfig = EvaluationConfig.model_validate({})
 
 
 @dataclass(frozen=True)
@@ -72,12 +72,18 @@ class Study:
         return chosen
 
     def summary(self, dataset: str) -> pd.DataFrame:
-        """metrics.summarise by arm, seed and structure, in the order of tables."""
-        evaluation = self.settings.evaluation
-        table = metrics.summarise(
-            self.of_dataset(dataset), confidence=evaluation.confidence, samples=evaluation.bootstrap_samples
-        )
-        return metrics.in_order(table, self.settings.arms)
+        """metrics.summarise by arm, seed and structure, in the order of tables; computed once for each data set."""
+        if dataset not in self._summaries:
+            evaluation = self.settings.evaluation
+            table = metrics.summarise(
+                self.of_dataset(dataset), confidence=evaluation.confidence, samples=evaluation.bootstrap_samples
+            )
+            self._summaries[dataset] = metrics.in_order(table, self.settings.arms)
+        return self._summaries[dataset].copy()
+
+    @cached_property
+    def _summaries(self) -> dict[str, pd.DataFrame]:
+        return {}
 
     def comparison(self, dataset: str) -> pd.DataFrame:
         """metrics.compare with the baseline arm, in the order of tables."""
@@ -85,7 +91,7 @@ class Study:
         table = metrics.compare(
             self.of_dataset(dataset), self.settings.baseline, evaluation.confidence, evaluation.bootstrap_samples
         )
-        return metrics.in_order(table, self.settings.arms) if len(table) else table
+        return metrics.in_order(table, self.settings.arms)
 
     def provenance_notes(self, dataset: str) -> list[str]:
         """Sentences on corpus, index, top-k and decoding of a data set's episodes; one for each that differs."""

@@ -29,7 +29,10 @@ _LATEX_CHARACTERS = str.maketrans(_LATEX)
 
 @dataclass(frozen=True)
 class Table:
-    """Rows with a title and notes. `decimals` of a column overrides what its name implies."""
+    """Rows with a title and notes. `decimals` of a column overrides what its name implies.
+
+    With `merge_intervals`, Markdown and LaTeX print x, x_low and x_high as one column `x [low, high]`.
+    """
 
     name: str
     title: str
@@ -37,23 +40,39 @@ class Table:
     notes: Sequence[str] = ()
     decimals: dict[str, int] = field(default_factory=dict)
     headers: dict[str, str] = field(default_factory=dict)
+    merge_intervals: bool = False
+
+    @property
+    def columns(self) -> list[str]:
+        """The columns that Markdown and LaTeX print; the CSV has all."""
+        names = list(self.frame.columns)
+        if not self.merge_intervals:
+            return names
+        ends = {f"{name}{end}" for name in names if self._has_interval(name) for end in ("_low", "_high")}
+        return [name for name in names if name not in ends]
 
     @property
     def header(self) -> list[str]:
         """What Markdown and LaTeX print above each column; the CSV has the plain names."""
-        return [self.headers.get(name, name.replace("_", " ")) for name in self.frame.columns]
+        return [self.headers.get(name, name.replace("_", " ")) for name in self.columns]
 
     def cells(self) -> list[list[str]]:
-        """The rows as rounded text."""
-        places = [self.decimals.get(name, _decimals(name)) for name in self.frame.columns]
-        return [
-            [rounded(value, place) for value, place in zip(row, places, strict=True)]
-            for row in self.frame.itertuples(index=False)
-        ]
+        """The rows as rounded text, in the order of `columns`."""
+        return [[self._cell(row, name) for name in self.columns] for row in self.frame.to_dict("records")]
 
     def numeric(self) -> list[bool]:
-        """For each column whether it is right-aligned."""
-        return [pd.api.types.is_numeric_dtype(self.frame[name]) for name in self.frame.columns]
+        """For each of `columns` whether it is right-aligned."""
+        return [pd.api.types.is_numeric_dtype(self.frame[name]) for name in self.columns]
+
+    def _has_interval(self, name: str) -> bool:
+        return self.merge_intervals and {f"{name}_low", f"{name}_high"} <= set(self.frame.columns)
+
+    def _cell(self, row: dict[Any, Any], name: str) -> str:
+        decimals = self.decimals.get(name, _decimals(name))
+        text = rounded(row[name], decimals)
+        if not self._has_interval(name) or math.isnan(row[f"{name}_low"]):
+            return text
+        return f"{text} [{rounded(row[f'{name}_low'], decimals)}, {rounded(row[f'{name}_high'], decimals)}]"
 
 
 def write_table(table: Table, stem: Path) -> list[Path]:

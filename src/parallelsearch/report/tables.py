@@ -22,6 +22,13 @@ BY_STRUCTURE_COLUMNS = [
     "searches", "seconds",
 ]  # fmt: skip
 PUBLISHED_SUBSETS = {"hotpotqa": "HotpotQA-par", "2wiki": "2wiki-par"}
+ABLATION_FIGURES = ("em", "decomposition_ratio", "turns")
+_ABLATION_COLUMNS = [
+    "structure", "n", "em", "em_low", "em_high", "decomposition_ratio", "decomposition_ratio_low",
+    "decomposition_ratio_high", "turns", "turns_low", "turns_high",
+    *(f"{figure}_difference{end}" for figure in ABLATION_FIGURES for end in ("", "_low", "_high")),
+    "em_p",
+]  # fmt: skip
 WINDOW = 5  # steps at either end of a run that training_summary averages
 
 _DEFINITIONS = (
@@ -60,7 +67,8 @@ def details(study: Study, dataset: str) -> Table:
     if len(comparison):
         summary = summary.merge(comparison, on=["arm", "seed", "structure"], how="left")
     notes = [*_notes(study, dataset), _comparison_note(study)]
-    return Table(f"{dataset}_details", f"{dataset}: all figures by arm and structure", summary, notes)
+    title = f"{dataset}: all figures by arm and structure"
+    return Table(f"{dataset}_details", title, summary, notes, merge_intervals=True)
 
 
 def over_seeds(study: Study, dataset: str) -> Table:
@@ -79,37 +87,37 @@ def ablation_grid(study: Study, published: Path = PARALLELSEARCH) -> Table:
         raise DataError("no training run was given, so the weights of the arms are unknown; name train/*/seed*.")
     table = study.summary(dataset).merge(study.comparison(dataset), on=["arm", "seed", "structure"], how="left")
     rows: list[dict[str, Any]] = []
+    caveats: set[str] = set()
     for figures in table.to_dict("records"):
         run = runs.get((figures["arm"], figures["seed"]))
         if run is None or figures["structure"] not in (Structure.PARALLEL, Structure.SEQUENTIAL):
             continue
-        row = {"arm": run.arm, "seed": run.seed, **_weights(run), "structure": figures["structure"]}
-        row |= {name: figures[name] for name in ("n", "em", "em_low", "em_high", "decomposition_ratio", "turns")}
-        for figure in ("em", "decomposition_ratio", "turns"):
-            row |= {f"{figure}_difference{end}": figures[f"{figure}_difference{end}"] for end in ("", "_low", "_high")}
-        row["em_p"] = figures["em_p"]
+        row = {"arm": run.arm, "seed": run.seed, **_weights(run)}
+        row |= {name: figures[name] for name in _ABLATION_COLUMNS}
         for prefix, subset in PUBLISHED_SUBSETS.items():
             match = None
             if figures["structure"] == Structure.PARALLEL and row["semantics"] != "bounded":
                 match = numbers.ablation_row(subset, row["lambda_d"], row["lambda_s"])
-            for figure in ("em", "decomposition_ratio", "turns"):
-                row[f"{prefix}_{figure}_published"] = getattr(match, figure) if match else math.nan
+                caveats.update(match.caveats if match else ())
+            row |= {
+                f"{prefix}_{figure}_published": getattr(match, figure) if match else math.nan
+                for figure in ABLATION_FIGURES
+            }
         rows.append(row)
-    headers = {
-        f"{prefix}_{figure}_published": f"published {subset} {figure.replace('_', ' ')}"
-        for prefix, subset in PUBLISHED_SUBSETS.items()
-        for figure in ("em", "decomposition_ratio", "turns")
-    }
-    used = {caveat for row in numbers.rows if row.table == 4 for caveat in row.caveats}
     notes = [
         *_notes(study, dataset),
         _comparison_note(study),
         f"published: Table 4 of {numbers.source.title} (arXiv {numbers.source.arxiv}), Qwen2.5-7B-Instruct on another"
         " data set, where both weights are equal to ours; not comparable in height.",
-        *(text for key, text in numbers.caveats.items() if key in used),
+        *(text for key, text in numbers.caveats.items() if key in caveats),
     ]
+    headers = {
+        f"{prefix}_{figure}_published": f"{figure.replace('_', ' ')}, {subset} (published)"
+        for prefix, subset in PUBLISHED_SUBSETS.items()
+        for figure in ABLATION_FIGURES
+    }
     places = {name: 2 if "turns" in name else 3 for name in headers}
-    return Table("ablation_grid", "Weights of the reward", pd.DataFrame(rows), notes, places, headers)
+    return Table("ablation_grid", "Weights of the reward", pd.DataFrame(rows), notes, places, headers, True)
 
 
 def training_summary(study: Study) -> Table:

@@ -1,0 +1,65 @@
+"""`parallelsearch tables`, `figures` and `report`: one target a call, everything from files."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import typer
+
+app = typer.Typer(no_args_is_help=True, help="Tables, figures and the report of a study.")
+
+_NAME = "DATASET_by_structure, DATASET_details, DATASET_over_seeds, ablation_grid or training_summary."
+_INPUTS = "Episodes files (eval/*/seed*/*/episodes.parquet) and training folders (train/*/seed*, or their done.json)."
+_SETTINGS = "JSON object with baseline, arms (their order), descriptions and evaluation."
+
+
+@app.command()
+def tables(
+    name: str = typer.Argument(help=_NAME),
+    out_stem: Path = typer.Argument(help="Output without extension; .csv, .md and .tex are written."),
+    inputs: list[Path] = typer.Argument(help=_INPUTS),
+    settings: str = typer.Option("{}", help=_SETTINGS),
+    published: Path | None = typer.Option(None, help="Published numbers (default: config/published)."),
+) -> None:
+    """Write one table."""
+    from parallelsearch.report.published import PARALLELSEARCH
+    from parallelsearch.report.study import read_study
+    from parallelsearch.report.table import write_table
+    from parallelsearch.report.tables import build
+
+    table = build(name, read_study(inputs, settings), published or PARALLELSEARCH)
+    for path in write_table(table, out_stem):
+        typer.echo(path)
+
+
+@app.command()
+def figures(
+    name: str = typer.Argument(help="training_curves, by_structure or ablation_grid."),
+    out_stem: Path = typer.Argument(help="Output without extension; .pdf, .png and .csv (its data) are written."),
+    inputs: list[Path] = typer.Argument(help=_INPUTS),
+    settings: str = typer.Option("{}", help=_SETTINGS),
+) -> None:
+    """Draw one figure."""
+    from parallelsearch.report.drawing import write_drawing
+    from parallelsearch.report.figures import build
+    from parallelsearch.report.study import read_study
+
+    for path in write_drawing(build(name, read_study(inputs, settings)), out_stem):
+        typer.echo(path)
+
+
+@app.command()
+def report(
+    out: Path = typer.Argument(help="The HTML file."),
+    inputs: list[Path] = typer.Argument(help=_INPUTS),
+    settings: str = typer.Option("{}", help=_SETTINGS),
+    published: Path | None = typer.Option(None, help="Published numbers (default: config/published)."),
+) -> None:
+    """Write the report: one HTML file that needs nothing else."""
+    from parallelsearch.files import write_text
+    from parallelsearch.report.page import render
+    from parallelsearch.report.published import PARALLELSEARCH
+    from parallelsearch.report.study import read_study
+
+    write_text(out, render(read_study(inputs, settings), published or PARALLELSEARCH))
+    typer.echo(out)

@@ -1,0 +1,113 @@
+"""The report: one HTML file with tables, figures (embedded SVG), a question answered both ways, and sample episodes.
+
+Everything that a model or a corpus wrote is escaped by the template engine. The page needs no network, no other file.
+"""
+
+from __future__ import annotations
+
+import base64
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+import jinja2
+from markupsafe import Markup
+
+from parallelsearch import __version__
+from parallelsearch.errors import DataError
+from parallelsearch.records import Episode
+from parallelsearch.report import examples, figures, tables
+from parallelsearch.report.drawing import Drawing, rendered
+from parallelsearch.report.published import PARALLELSEARCH
+from parallelsearch.report.study import Study, describe
+from parallelsearch.report.table import Table, rounded
+
+TEMPLATE = "page.html"
+
+
+def render(study: Study, published: Path = PARALLELSEARCH) -> str:
+    """The whole page as HTML text."""
+    environment = jinja2.Environment(
+        loader=jinja2.PackageLoader("parallelsearch.report", "."),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters["rounded"] = rounded
+    shown_tables, shown_drawings = _tables(study, published), _drawings(study)
+    return environment.get_template(TEMPLATE).render(
+        style=_own_text("page.css"),
+        script=_own_text("page.js"),
+        version=__version__,
+        study=study,
+        summary=_summary(study),
+        tables=shown_tables,
+        figures=[(drawing, _embedded(drawing)) for drawing in shown_drawings],
+        contrast=examples.contrast(study),
+        sample=examples.sample(study),
+        provenance=_provenance(study),
+        longest=_longest,
+    )
+
+
+def _tables(study: Study, published: Path) -> list[Table]:
+    names = [f"{dataset}_by_structure" for dataset in study.datasets]
+    if study.run_folders:
+        names += ["ablation_grid", "training_summary"]
+    if study.episodes["seed"].nunique() > 1:
+        names[1:1] = [f"{dataset}_over_seeds" for dataset in study.datasets]
+    return [tables.build(name, study, published) for name in names]
+
+
+def _drawings(study: Study) -> list[Drawing]:
+    """The figures that the given files allow; one without data is left out."""
+    drawings = []
+    for name in figures.FIGURES:
+        try:
+            drawings.append(figures.build(name, study))
+        except DataError:
+            continue
+    return drawings
+
+
+def _summary(study: Study) -> list[tuple[str, str]]:
+    episodes = study.episodes
+    sets = sorted({f"{dataset}.{split}" for dataset, split in zip(episodes["dataset"], episodes["split"], strict=True)})
+    complete = sum(run.complete for run in study.runs)
+    return [
+        ("Arms", ", ".join(study.arms)),
+        ("Seeds", ", ".join(str(seed) for seed in sorted(episodes["seed"].unique()))),
+        ("Question sets", ", ".join(sets)),
+        ("Episodes", f"{len(episodes)}, of which {int(episodes['failed'].sum())} infrastructure failures"),
+        ("Training runs", f"{len(study.runs)}, of which {complete} complete"),
+        ("Training time", f"{sum(run.done.get('seconds', 0) for run in study.runs) / 60:.1f} min over all runs"),
+        ("Baseline", study.settings.baseline),
+    ]
+
+
+def _provenance(study: Study) -> list[tuple[str, str, str]]:
+    """(arm and seed, policy checksum, everything else) of every episodes file."""
+    rows = []
+    for path, origin in study.provenance.items():
+        rows.append((str(Path(*path.parts[-4:-1])), origin.policy_sha256[:12] or "none", describe(origin)))
+    return rows
+
+
+def _longest(*episodes: Episode) -> float:
+    """Seconds of the longest episode: the full width of the time bars."""
+    return max((turn_seconds(episode) for episode in episodes), default=0.0) or 1.0
+
+
+def turn_seconds(episode: Episode) -> float:
+    """Seconds of generation and search, without what lies between."""
+    return sum(turn.generate_seconds + turn.search_seconds for turn in episode.turns)
+
+
+def _embedded(drawing: Drawing) -> str:
+    return "data:image/svg+xml;base64," + base64.b64encode(rendered(drawing, "svg")).decode("ascii")
+
+
+def _own_text(name: str) -> Any:
+    """A file of this package, marked as safe: it holds nothing that a model wrote."""
+    return Markup(files("parallelsearch.report").joinpath(name).read_text(encoding="utf-8"))
