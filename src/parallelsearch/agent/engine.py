@@ -1,4 +1,4 @@
-"""The interface between the episode loop and whatever generates text: token ids in, token ids and log-probabilities out."""
+"""The interface of whatever generates text: token ids in, token ids and log-probabilities out."""
 
 from __future__ import annotations
 

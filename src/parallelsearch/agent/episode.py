@@ -1,4 +1,4 @@
-"""The episode loop: one question, an engine, a retriever -> an Episode and the token ids that reinforcement learning needs.
+"""The episode loop: from a question to an Episode and the token ids that reinforcement learning needs.
 
 Training and evaluation both run this loop. Text of the model is never tokenised again: a response consists of the very
 ids the engine returned, and of observations that are encoded once, when they are appended.
@@ -112,7 +112,7 @@ async def _run_turns(
     agent: AgentConfig,
     sampling: Sampling,
 ) -> tuple[StopReason, str]:
-    """Appends to `response` and `turns` until the episode ends; returns why it ended, and the error text of a failure."""
+    """Appends to `response` and `turns` until the episode ends; returns why, and the error text of a failure."""
     while True:
         budget = min(agent.max_generation_tokens, response.room)
         if budget < 1:

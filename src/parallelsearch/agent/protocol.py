@@ -61,7 +61,7 @@ def split_sub_queries(search_text: str) -> tuple[str, ...]:
 
 
 def scan_blocks(text: str) -> list[Block]:
-    """`text` as a gapless sequence of blocks; white space between blocks is dropped, any other text is a 'text' block."""
+    """`text` as a sequence of blocks; white space between them is dropped, any other text is a 'text' block."""
     blocks: list[Block] = []
     position = 0
     while position < len(text):
@@ -88,7 +88,9 @@ def parse_generation(text: str) -> ParsedGeneration:
     actions = [block for block in blocks if block.kind in ("search", "answer")]
     think = next((block.inner.strip() for block in blocks if block.kind == "think"), None)
     search_text = next((block.inner for block in blocks if block.kind == "search"), None)
-    action, sub_queries, answer = Action.INVALID, (), None
+    action = Action.INVALID
+    sub_queries: tuple[str, ...] = ()
+    answer = None
     if len(actions) == 1 and "broken" not in kinds:
         if actions[0].kind == "answer":
             action, answer = Action.ANSWER, actions[0].inner.strip()
@@ -139,7 +141,7 @@ def render_hit(rank: int, hit: Hit) -> str:
 
 
 def defuse(text: str) -> str:
-    """`text` with a space put into every protocol tag, so that a passage cannot close its block or pose as an action."""
+    """`text` with a space put into every tag, so that a passage cannot close its block or pose as an action."""
     return _TAG_OF_ANY_CASE.sub(lambda tag: f"< {tag.group()[1:]}", text)
 
 

@@ -1,7 +1,6 @@
 """Semantics `bounded`: the paper's four terms, changed so that none of them can be farmed.
 
-- A decomposition needs two different non-empty sub-queries in one turn, and the answer or a wrong answer changes nothing
-  about it.
+- A decomposition needs two different non-empty sub-queries in one turn.
 - The search-count term is two-sided and lies in [-2 lambda_s, 0]: searching on and on costs no more than two searches
   too many, and never pays.
 - The format term is worth at most half an exact match, so a wrong answer totals less than a right one whenever the two
@@ -32,7 +31,7 @@ def decomposition(episode: Episode, question: Question, weights: RewardConfig) -
 
 
 def search_count(episode: Episode, question: Question, weights: RewardConfig) -> float:
-    """r_s = -lambda_s * min(distance, 2), where distance is how far the number of search turns n lies from what is needed.
+    """r_s = -lambda_s * min(distance, 2); distance is how far the number of search turns n lies from what is needed.
 
     Needed is 1 for parallel and single questions. For all others it is 2 where the number of hops is unknown, and
     anything from 2 to the number of hops where it is known, for these may take one turn a hop.

@@ -20,9 +20,9 @@ def decomposition(episode: Episode, question: Question, weights: RewardConfig) -
 
 
 def search_count(episode: Episode, question: Question, weights: RewardConfig) -> float:
-    """r_s, equation 5, unbounded below: -lambda_s |n - 1|, or -lambda_s |min(n, 2) - 2| where look-ups depend on others.
+    """r_s, equation 5, unbounded below, where n is the number of search turns.
 
-    n is the number of search turns.
+    -lambda_s |n - 1| for parallel and single questions, -lambda_s |min(n, 2) - 2| for all others.
     """
     n = episode.searches
     return -weights.lambda_s * (abs(n - 1) if needs_one_search(question) else abs(min(n, 2) - 2))

@@ -1,9 +1,10 @@
 """Semantics `released`: what the published ParallelSearch code computes on the text of the model.
 
-It differs from the equations in three ways: the search-count term is larger by lambda_s, only the first search can count
-as a decomposition (when its raw text holds '##', whatever stands around it), and searches are counted as occurrences of
-the opening tag. Left out are the published code's accidents: tags of the prompt, of passages and of correction messages
-are not read here, and an episode without an answer has none. Several answers are no answer, as everywhere in this package.
+It differs from the equations in three ways: the search-count term is larger by lambda_s; only the first search can
+count as a decomposition (when its raw text holds '##', whatever stands around it); searches are counted as occurrences
+of the opening tag. Left out are the published code's accidents: tags of the prompt, of passages and of correction
+messages are not read here, and an episode without an answer has none. Several answers are no answer, as everywhere in
+this package.
 """
 
 from __future__ import annotations
