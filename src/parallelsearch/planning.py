@@ -25,6 +25,7 @@ from parallelsearch.config import (
 from parallelsearch.errors import ConfigError
 from parallelsearch.paths import Results
 
+DATASET_TABLES = ("_by_structure", "_details", "_over_seeds")
 GEOWORLD_SPLITS = ("train", "dev", "test")
 
 
@@ -173,6 +174,23 @@ class StudyPlan:
         """The final marker of every training job."""
         return [self.results.train(arm, seed) / "done.json" for arm in self.study.arms for seed in self.study.seeds]
 
+    @property
+    def tables(self) -> list[str]:
+        """Names of the study's tables: three for every evaluated data set, two for the arms."""
+        datasets = dict.fromkeys(split_of(question_set)[0] for question_set in self.study.evaluation.sets)
+        by_dataset = [f"{dataset}{suffix}" for dataset in datasets for suffix in DATASET_TABLES]
+        return [*by_dataset, "ablation_grid", "training_summary"]
+
+    figures = ("training_curves", "by_structure", "ablation_grid")
+
+    def table_inputs(self, table: str) -> list[Path]:
+        """What a table is made from: a data set's from the episodes of that data set, the others from everything."""
+        suffix = next((suffix for suffix in DATASET_TABLES if table.endswith(suffix)), "")
+        if not suffix:
+            return self.episodes() + self.trained()
+        dataset = table.removesuffix(suffix)
+        return [path for path in self.episodes() if split_of(path.parent.name)[0] == dataset]
+
     def policy_folder(self, name: str, seed: int | str) -> Path:
         """Folder of the policy that is evaluated under `name`."""
         return self.results.warm_start(seed) if name == WARM_START else self.results.train(name, seed)
@@ -221,6 +239,17 @@ class StudyPlan:
 
     def tracking_settings(self) -> str:
         return canonical(settings(self.study.tracking))
+
+    def report_settings(self) -> str:
+        study = self.study
+        return canonical(
+            {
+                "baseline": study.baseline,
+                "arms": study.arms,
+                "descriptions": {name: self.arm(name).description for name in study.arms},
+                "evaluation": settings(study.evaluation, "confidence", "bootstrap_samples"),
+            }
+        )
 
     def merged(self) -> str:
         """The whole study with all its arms, complete."""

@@ -1,12 +1,118 @@
 """MLflow, tables, figures and the report: everything that is made from finished results and never retrains anything.
 
-INPUTS   every episodes.parquet, every training run's done.json and metrics.jsonl, {results}/config.yaml
+INPUTS   every episodes.parquet, every training run's done.json (and metrics.jsonl beside it), {results}/config.yaml,
+         config/published/ (the paper's numbers), and the code that draws: after a change of it tables and figures are
+         made again, and nothing else
 OUTPUTS  {results}/mlflow/            the SQLite store, created once before any job could race for it; collected.json last
-         {results}/tables/*.{{csv,md,tex}}, {results}/figures/*.{{pdf,png}}, {results}/report/index.html
+         {results}/tables/{{table}}.{{csv,md,tex}}
+         {results}/figures/{{figure}}.{{pdf,png,csv}}
+         {results}/report/index.html
 """
 
-TABLES = ["geoworld_by_structure"]
-FIGURES = ["training_curves"]
+DRAWING = sorted(Path("src/parallelsearch/report").glob("*")) + sorted(
+    Path("src/parallelsearch/evaluation").glob("m*.py")
+)
+PUBLISHED = "config/published/parallelsearch.yaml"
+
+
+wildcard_constraints:
+    table=r"[^/]+",
+    figure=r"[^/]+",
+
+
+rule tables:
+    input:
+        [R.table(name, extension) for name in PLAN.tables for extension in ("csv", "md", "tex")],
+
+
+rule figures:
+    input:
+        [R.figure(name, extension) for name in PLAN.figures for extension in ("pdf", "png", "csv")],
+
+
+rule report:
+    input:
+        R.report(),
+
+
+rule table:
+    input:
+        results=lambda wildcards: PLAN.table_inputs(wildcards.table),
+        published=PUBLISHED,
+        code=DRAWING,
+    output:
+        csv=ensure(R.table("{table}", "csv"), non_empty=True),
+        md=report(R.table("{table}", "md"), category="Tables"),
+        tex=ensure(R.table("{table}", "tex"), non_empty=True),
+    log:
+        R.log("table", "{table}"),
+    benchmark:
+        R.benchmark("table", "{table}")
+    conda:
+        REPORT_ENV
+    resources:
+        mem_mb=1000,
+        runtime=30,
+    params:
+        stem=R.root / "tables" / "{table}",
+        settings=PLAN.report_settings(),
+    message:
+        "Table {wildcards.table}"
+    shell:
+        "parallelsearch tables {wildcards.table:q} {params.stem:q} {input.results:q} --settings {params.settings:q}"
+        " --published {input.published:q} > {log:q} 2>&1"
+
+
+rule figure:
+    input:
+        results=lambda wildcards: PLAN.episodes() + PLAN.trained(),
+        code=DRAWING,
+    output:
+        pdf=ensure(R.figure("{figure}", "pdf"), non_empty=True),
+        png=report(R.figure("{figure}", "png"), category="Figures"),
+        csv=ensure(R.figure("{figure}", "csv"), non_empty=True),
+    log:
+        R.log("figure", "{figure}"),
+    benchmark:
+        R.benchmark("figure", "{figure}")
+    conda:
+        REPORT_ENV
+    resources:
+        mem_mb=1000,
+        runtime=30,
+    params:
+        stem=R.root / "figures" / "{figure}",
+        settings=PLAN.report_settings(),
+    message:
+        "Figure {wildcards.figure}"
+    shell:
+        "parallelsearch figures {wildcards.figure:q} {params.stem:q} {input.results:q} --settings {params.settings:q}"
+        " > {log:q} 2>&1"
+
+
+rule report_page:
+    input:
+        results=PLAN.episodes() + PLAN.trained(),
+        published=PUBLISHED,
+        code=DRAWING,
+    output:
+        report(R.report(), category="Report"),
+    log:
+        R.log("report_page"),
+    benchmark:
+        R.benchmark("report_page")
+    conda:
+        REPORT_ENV
+    resources:
+        mem_mb=2000,
+        runtime=30,
+    params:
+        settings=PLAN.report_settings(),
+    message:
+        "Report {output}"
+    shell:
+        "parallelsearch report {output:q} {input.results:q} --settings {params.settings:q}"
+        " --published {input.published:q} > {log:q} 2>&1"
 
 
 rule track_init:
@@ -19,7 +125,7 @@ rule track_init:
     priority: 50  # before the fan-out
     localrule: True
     conda:
-        CPU_ENV
+        REPORT_ENV
     params:
         folder=R.mlflow(),
         settings=PLAN.tracking_settings(),
@@ -31,7 +137,7 @@ rule track_init:
 
 rule track_collect:
     input:
-        R.mlflow() / ".created",
+        created=R.mlflow() / ".created",
         config=R.config(),
         episodes=PLAN.episodes(),
         trained=PLAN.trained(),
@@ -43,26 +149,11 @@ rule track_collect:
         R.benchmark("track_collect")
     localrule: True
     conda:
-        CPU_ENV
+        REPORT_ENV
     params:
-        settings=PLAN.tracking_settings(),
         results=R.root,
+        settings=PLAN.tracking_settings(),
     message:
         "Collecting the results into MLflow"
     shell:
         "parallelsearch track collect {params.results:q} --settings {params.settings:q} > {log:q} 2>&1"
-
-
-rule tables:
-    input:
-        [R.table(name, extension) for name in TABLES for extension in ("csv", "md", "tex")],
-
-
-rule figures:
-    input:
-        [R.figure(name, extension) for name in FIGURES for extension in ("pdf", "png")],
-
-
-rule report:
-    input:
-        R.report(),

@@ -10,6 +10,7 @@ import re
 # With `--sdm conda` jobs run in these environments; without it, in the one that Snakemake was started from.
 CPU_ENV = str(Path(workflow.basedir) / "envs" / "cpu.yaml")
 GPU_ENV = str(Path(workflow.basedir) / "envs" / "gpu.yaml")
+REPORT_ENV = str(Path(workflow.basedir) / "envs" / "report.yaml")
 
 
 wildcard_constraints:
