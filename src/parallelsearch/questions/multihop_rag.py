@@ -24,6 +24,7 @@ def details(row: Row, qid: str | None) -> Details:
     titles = [evidence.optional_text("title") for evidence in row.objects("evidence_list")]
     return Details(
         type=row.optional_text("question_type", "type"),
+        hops=len(titles) or None,  # pieces of evidence; a null_query has none
         titles=tuple(dict.fromkeys(title for title in titles if title)),
     )
 

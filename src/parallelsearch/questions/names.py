@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import get_args
 
 from parallelsearch.config import READERS
@@ -38,6 +39,7 @@ def _fold(name: str) -> str:
     return "".join(character for character in name.casefold() if character.isalnum())
 
 
+@cache
 def _spellings() -> dict[str, str]:
     spellings = {_fold(name): name for name in DATASETS}
     return spellings | {alias: name for name, aliases in _ALSO_CALLED.items() for alias in aliases}

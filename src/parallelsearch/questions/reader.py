@@ -24,7 +24,7 @@ from parallelsearch.questions.layouts import Core, Details, Layout, Reader, layo
 from parallelsearch.questions.names import dataset_name, recognised
 from parallelsearch.questions.row import Row
 from parallelsearch.questions.rows import read_rows
-from parallelsearch.questions.structure import needs_type, structure_of
+from parallelsearch.questions.structure import needs_type, structure_of, table_path
 from parallelsearch.questions.text import clean
 from parallelsearch.records import Question
 
@@ -77,7 +77,8 @@ def read_file(
     questions: list[Question] = []
     left_out: Counter[str] = Counter()
     places: dict[str, str] = {}
-    untagged = needs_type(name, table=structures)
+    table = Path(structures) if structures else table_path()
+    untagged = needs_type(name, table=table)
     for row in _rows(reader, path, answers):
         layout = layout or layout_of(row, reader)
         core = layout.core(row)
@@ -103,7 +104,7 @@ def read_file(
                 )
             left_out[Skip.UNANSWERABLE] += 1
             continue
-        question = _question(row, core, details, name, split, structures)
+        question = _question(row, core, details, name, split, table)
         _claim(places, row, question.qid)
         questions.append(question)
         if len(questions) == limit:
@@ -142,9 +143,7 @@ def _claim(places: dict[str, str], row: Row, qid: str | None) -> None:
         places[qid] = f"line {row.line}" if row.line is not None else f"row index {row.index}"
 
 
-def _question(
-    row: Row, core: Core, details: Details, dataset: str, split: str | None, structures: Path | None
-) -> Question:
+def _question(row: Row, core: Core, details: Details, dataset: str, split: str | None, table: Path) -> Question:
     text = _cleaned(row, "question", core.question)
     if not text:
         raise row.refusal("the question is empty")
@@ -153,7 +152,7 @@ def _question(
     answers = dict.fromkeys(answer for given in core.answers if (answer := _cleaned(row, "answer", given)))
     if not answers:
         raise row.refusal("every answer is empty")
-    tag = structure_of(dataset, details.type, row=row.place, table=structures)
+    tag = structure_of(dataset, details.type, row=row.place, table=table)
     if details.structure not in (None, tag.value):
         raise row.refusal(f"structure is '{details.structure}', but type '{details.type}' of {dataset} is {tag.value}")
     own_split = split or core.split or core.split_hint
