@@ -9,6 +9,7 @@ from typing import Any
 
 import pyarrow.parquet as pq
 
+from parallelsearch.config import WARM_START
 from parallelsearch.evaluation.episodes import SCHEMA, episode_of
 from parallelsearch.evaluation.metrics import STRUCTURES
 from parallelsearch.records import Episode, Structure
@@ -44,7 +45,7 @@ def contrast(study: Study) -> Contrast | None:
     """A parallel question that one arm answered one by one and another in one parallel search; None if there is none.
 
     Preferred, in this order: both answers are right; the sequential one is the baseline arm's; the arms come early in
-    the study's order; a small question id.
+    the study's order, the warm-started policy last; a small question id.
     """
     episodes = study.episodes[~study.episodes["failed"] & (study.episodes["structure"] == Structure.PARALLEL)]
     episodes = episodes[episodes["answered"] & episodes["well_formed"]]
@@ -54,7 +55,7 @@ def contrast(study: Study) -> Contrast | None:
     pairs = apart.merge(at_once, on=question, suffixes=("_apart", "_at_once"))
     if pairs.empty:
         return None
-    rank = {arm: place for place, arm in enumerate(study.arms)}
+    rank = {arm: place + len(study.arms) * (arm == WARM_START) for place, arm in enumerate(study.arms)}
     pairs = pairs.assign(
         wrong=2 - pairs["em_apart"] - pairs["em_at_once"],
         other=pairs["arm_apart"] != study.settings.baseline,

@@ -1,0 +1,192 @@
+"""One MLflow run for each arm and seed: parameters, training curves, final figures, tags and the merged config."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
+
+from parallelsearch.evaluation import metrics
+from parallelsearch.tracking.names import (
+    TAG_LENGTH,
+    flattened,
+    is_metric,
+    sanitised,
+    sanitised_names,
+    shortened,
+)
+from parallelsearch.tracking.results import ArmResult
+from parallelsearch.tracking.store import Store
+
+if TYPE_CHECKING:
+    from mlflow.entities import Metric, Run
+
+KEY = "parallelsearch.key"
+CONTENT = "parallelsearch.content"
+TRACES = "parallelsearch.traces"
+METRICS_PER_BATCH, PARAMETERS_PER_BATCH, TAGS_PER_BATCH = 1000, 100, 100
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Written:
+    """A run in the store and what the collection did with it: created, updated or unchanged."""
+
+    run_id: str
+    action: str
+    metrics: int = 0
+
+
+def write_run(store: Store, result: ArmResult) -> Written:
+    """Creates the run of `result`, or brings the one with the same key up to date.
+
+    A run whose curves contradict the files (it was trained again with the same config) is deleted and written anew.
+    """
+    content = result.content()
+    run = find_run(store, result.key)
+    curve = training_metrics(result)
+    if run is not None and run.data.tags.get(CONTENT) == content:
+        return Written(run.info.run_id, "unchanged")
+    known = _stored_curve(store, run, curve) if run is not None else {}
+    if any(known.get((metric.key, metric.step), metric.value) != metric.value for metric in curve):
+        assert run is not None
+        store.client.delete_run(run.info.run_id)
+        run, known = None, {}
+    action = "updated" if run is not None else "created"
+    if run is None:
+        run = store.client.create_run(store.experiment_id, _start(result), run_name=f"{result.arm} seed {result.seed}")
+    new = [metric for metric in curve if (metric.key, metric.step) not in known]
+    new += _final_metrics(result)
+    log(store, run.info.run_id, new, parameters(result), tags(result))
+    for path in result.files:
+        if path.suffix != ".parquet":
+            store.client.log_artifact(run.info.run_id, str(path), "run")
+    _set_status(store, run.info.run_id, result)
+    store.client.set_tag(run.info.run_id, CONTENT, content)  # last: a collection that was killed is done again
+    return Written(run.info.run_id, action, len(new))
+
+
+def find_run(store: Store, key: str) -> Run | None:
+    """The active run with the key, whichever collection made it."""
+    runs = store.client.search_runs([store.experiment_id], f"tags.`{KEY}` = '{key}'", max_results=1)
+    return runs[0] if runs else None
+
+
+def log(store: Store, run_id: str, values: Sequence[Metric], parameters: dict[str, str], tags: dict[str, str]) -> None:
+    """Writes metrics, parameters and tags in as few calls as MLflow's limits allow."""
+    from mlflow.entities import Param, RunTag
+
+    for batch in _batches(values, METRICS_PER_BATCH):
+        store.client.log_batch(run_id, metrics=batch)
+    for part in _batches(parameters.items(), PARAMETERS_PER_BATCH):
+        store.client.log_batch(run_id, params=[Param(key, shortened(value)) for key, value in part])
+    for part in _batches(tags.items(), TAGS_PER_BATCH):
+        store.client.log_batch(run_id, tags=[RunTag(key, shortened(value, TAG_LENGTH)) for key, value in part])
+
+
+def parameters(result: ArmResult) -> dict[str, str]:
+    """The merged config, flattened."""
+    flat = flattened(result.config)
+    names = sanitised_names(flat, f"config of {result.arm}, seed {result.seed}")
+    return {names[key]: value for key, value in flat.items()}
+
+
+def tags(result: ArmResult) -> dict[str, str]:
+    """Key, arm, seed, config and input checksums, versions, and the arm's description as the run's note."""
+    values = {
+        KEY: result.key,
+        "arm": result.arm,
+        "seed": str(result.seed),
+        "config_sha256": result.config_sha256,
+        "mlflow.source.name": "parallelsearch",
+        "mlflow.note.content": str(result.config.get("description", "")),
+    }
+    done = result.training.done if result.training else {}
+    values |= {f"input.{sanitised(name)}": str(text) for name, text in done.get("inputs", {}).items()}
+    values |= {f"version.{sanitised(name)}": str(text) for name, text in done.get("versions", {}).items()}
+    for path in result.episodes:
+        from parallelsearch.evaluation.episodes import read_provenance
+
+        origin = read_provenance(path)
+        for name in ("policy", "index", "corpus", "questions"):
+            values[f"eval.{path.parent.name}.{name}"] = getattr(origin, f"{name}_sha256")
+        values[f"eval.{path.parent.name}.top_k"] = str(origin.top_k)
+    return {name: text for name, text in values.items() if text}
+
+
+def training_metrics(result: ArmResult) -> list[Metric]:
+    """The curves: every finite figure of every step, in milliseconds since the run's start."""
+    from mlflow.entities import Metric
+
+    if result.training is None:
+        return []
+    steps = result.training.metrics
+    where = str(result.training.folder / "metrics.jsonl")
+    names = sanitised_names(dict.fromkeys(key for step in steps for key in step), where)
+    clock, curve = float(_start(result)), []
+    for step in steps:
+        clock += 1000 * (step["seconds"] if is_metric(step.get("seconds")) else 0)
+        curve += [
+            Metric(names[key], float(value), int(clock), int(step["step"]))
+            for key, value in step.items()
+            if key != "step" and is_metric(value)
+        ]
+    return curve
+
+
+def _final_metrics(result: ArmResult) -> list[Metric]:
+    """`eval/{dataset}/{structure}/{figure}` of the episodes files."""
+    from mlflow.entities import Metric
+
+    now = int(time.time() * 1000)
+    values = []
+    for path in result.episodes:
+        episodes = metrics.load([path])
+        for row in metrics.summarise(episodes, by=["dataset", "structure"]).to_dict("records"):
+            prefix = f"eval/{row.pop('dataset')}/{row.pop('structure')}"
+            values += [
+                Metric(sanitised(f"{prefix}/{figure}"), float(value), now, 0)
+                for figure, value in row.items()
+                if is_metric(value)
+            ]
+    return values
+
+
+def _stored_curve(store: Store, run: Run, curve: Iterable[Metric]) -> dict[tuple[str, int], float]:
+    return {
+        (name, metric.step): metric.value
+        for name in dict.fromkeys(metric.key for metric in curve)
+        for metric in store.client.get_metric_history(run.info.run_id, name)
+    }
+
+
+def _set_status(store: Store, run_id: str, result: ArmResult) -> None:
+    if result.complete:
+        store.client.set_terminated(run_id, "FINISHED", end_time=_newest(result))
+    else:
+        store.client.update_run(run_id, status="RUNNING")
+
+
+def _start(result: ArmResult) -> int:
+    """Milliseconds since 1970: when the training began, reckoned back from its newest file."""
+    steps = result.training.metrics if result.training else []
+    seconds = sum(step["seconds"] for step in steps if is_metric(step.get("seconds")))
+    own = [path for path in result.files if path.suffix != ".parquet"] or result.files
+    return int(1000 * (max(map(_modified, own)) - seconds))
+
+
+def _newest(result: ArmResult) -> int:
+    return int(1000 * max(map(_modified, result.files)))
+
+
+def _modified(path: Path) -> float:
+    return path.stat().st_mtime
+
+
+def _batches(values: Iterable[T], size: int) -> Iterator[list[T]]:
+    remaining = iter(values)
+    while batch := list(islice(remaining, size)):
+        yield batch
