@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from parallelsearch.records import Passage
 
 PASSAGES = "passages.parquet"
 ROWS_PER_GROUP = 65_536
+REBUILD = "rerun `parallelsearch corpus build`"
 SCHEMA = pa.schema([("id", pa.int64()), ("title", pa.string()), ("text", pa.string())])
 
 
@@ -65,20 +67,18 @@ class Corpus:
         try:
             self._file = pq.ParquetFile(self.path, memory_map=True)
         except FileNotFoundError:
-            raise DataError(f"{self.path} is missing; rerun `parallelsearch corpus build`.") from None
+            raise DataError(f"{self.path} is missing; {REBUILD}.") from None
         except (pa.ArrowInvalid, OSError) as error:
             reason = str(error).splitlines()[0]
-            raise DataError(
-                f"{self.path} is truncated or broken ({reason}); rerun `parallelsearch corpus build`."
-            ) from None
+            raise DataError(f"{self.path} is truncated or broken ({reason}); {REBUILD}.") from None
         rows = self._file.metadata.num_rows
         if rows != self.manifest["rows"]:
             raise MismatchError(
-                f"{self.path} has {rows} rows, but its manifest says {self.manifest['rows']};"
-                " rerun `parallelsearch corpus build`."
+                f"{self.path} has {rows} rows, but its manifest says {self.manifest['rows']}; {REBUILD}."
             )
-        self._columns: tuple[pa.ChunkedArray, pa.ChunkedArray] | None = None
-        self._starts = np.zeros(1, dtype=np.int64)
+        self._lock = threading.Lock()
+        self._batches: list[pa.RecordBatch] = []
+        self._starts = np.zeros(0, dtype=np.int64)
 
     @property
     def sha256(self) -> str:
@@ -92,12 +92,12 @@ class Corpus:
         """The passage with this id; loads the texts at the first call. Raises IndexError outside 0 .. rows - 1."""
         if not 0 <= passage_id < len(self):
             raise IndexError(f"passage {passage_id} of a corpus of {len(self)}")
-        if self._columns is None:
-            self._load()
-        assert self._columns is not None
-        chunk = int(np.searchsorted(self._starts, passage_id, side="right")) - 1
-        row = passage_id - int(self._starts[chunk])
-        title, text = (column.chunk(chunk)[row].as_py() for column in self._columns)
+        with self._lock:
+            if not self._batches:
+                self._load()
+        number = int(np.searchsorted(self._starts, passage_id, side="right")) - 1
+        row = passage_id - int(self._starts[number])
+        title, text = (column[row].as_py() for column in self._batches[number].columns)
         return Passage(int(passage_id), title, text)
 
     def rows(self, start: int, stop: int, batch: int = 8192) -> Iterator[list[Passage]]:
@@ -113,15 +113,9 @@ class Corpus:
             first += size
 
     def _load(self) -> None:
-        table = self._file.read(columns=["title", "text"]).unify_dictionaries()
-        titles, texts = table.column("title"), table.column("text")
-        lengths = [len(chunk) for chunk in texts.chunks]
-        if [len(chunk) for chunk in titles.chunks] != lengths:
-            table = pa.Table.from_batches(table.to_batches())
-            titles, texts = table.column("title"), table.column("text")
-            lengths = [len(chunk) for chunk in texts.chunks]
-        self._starts = np.cumsum([0, *lengths[:-1]], dtype=np.int64)
-        self._columns = (titles, texts)
+        batches = [batch for batch in self._file.read(columns=["title", "text"]).to_batches() if len(batch)]
+        self._starts = np.cumsum([0, *map(len, batches[:-1])], dtype=np.int64)
+        self._batches = batches
 
 
 def _grouped(rows: Iterable[TitledText]) -> Iterator[list[TitledText]]:

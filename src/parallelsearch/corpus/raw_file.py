@@ -1,4 +1,4 @@
-"""Raw input files, plain or gzip: lines and rows that know where they came from, so that every fault names file and line."""
+"""Raw input files, plain or gzip, as rows that know their place, so that every fault names file and line."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def json_rows(path: Path) -> Iterator[RawRow]:
 
 
 def json_records(path: Path) -> Iterator[RawRow]:
-    """Rows of a JSON-lines file, or of a file that is one JSON array (the layout HotpotQA and 2Wiki are published in)."""
+    """Rows of a JSON-lines file, or of a file that is one JSON array (as HotpotQA and 2Wiki are published)."""
     with open_text(path) as stream:
         head = stream.read(64).lstrip()
     if not head.startswith("["):

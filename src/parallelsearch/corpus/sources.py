@@ -71,7 +71,7 @@ def split_contents(contents: str) -> TitledText:
 
 
 def join_contents(title: str, text: str) -> str:
-    """Title and text as the `contents` that Search-R1's clients split again: the quoted title, a line break, the text."""
+    """Title and text as the `contents` that Search-R1's clients split again: quoted title, line break, text."""
     return f'"{title}"\n{text}'
 
 
@@ -87,11 +87,12 @@ def _paragraphs(row: RawRow) -> Iterator[TitledText]:
 
 
 def _paragraph(paragraph: Any, place: str) -> TitledText:
+    fields: dict[str, Any]
     match paragraph:
         case [str() as title, [*sentences]] if all(isinstance(sentence, str) for sentence in sentences):
             fields = {"title": title, "text": " ".join(sentence.strip() for sentence in sentences)}
-        case {**fields}:
-            pass
+        case dict():
+            fields = paragraph
         case _:
             raise DataError(f"{place}: neither [title, sentences] nor an object with title and text; {NEXT_STEP}.")
     checked = RawRow(fields, place)

@@ -96,9 +96,37 @@ def build(
     config = validated(IndexConfig, _json_object(settings), "--settings")
     manifest = write_index(corpus_dir, embeddings_dir, out_dir, config)
     quality = manifest["quality"]
-    typer.echo(
-        f"{out_dir}: {manifest['kind']}, {manifest['ntotal']} vectors, recall@{quality['recall_at']} {quality['recall']}"
-    )
+    measured = f"recall@{quality['recall_at']} {quality['recall']}"
+    typer.echo(f"{out_dir}: {manifest['kind']}, {manifest['ntotal']} vectors, {measured}")
+
+
+@index.command("plan")
+def plan(
+    rows: int = typer.Option(help="Number of passages.", min=1),
+    dim: int = typer.Option(help="Size of a vector.", min=1),
+) -> None:
+    """Say how much memory each kind of index takes."""
+    from parallelsearch.retrieval.index_plan import embedding_bytes, index_needs
+
+    gib = 2**30
+    typer.echo(f"{rows} vectors of {dim}; embeddings on disk: {embedding_bytes(rows, dim) / gib:.2f} GiB")
+    for need in index_needs(rows, dim):
+        typer.echo(f"{need.kind:10} {need.bytes / gib:9.2f} GiB of memory; {need.remark}")
+
+
+@retriever.command("serve")
+def serve_index(
+    index_dir: Path = typer.Option(..., "--index", help="Folder written by `index build`."),
+    host: str = typer.Option("127.0.0.1", help="Address to listen on; 0.0.0.0 admits other machines."),
+    port: int = typer.Option(8000, help="Port; 0 takes a free one.", min=0, max=65535),
+    ready_file: Path | None = typer.Option(None, help="File that gets host and port once searches are answered."),
+    top_k: int = typer.Option(3, help="Passages for a request without topk.", min=1),
+    device: str = typer.Option("", help="cpu or cuda; default: cuda where there is one."),
+) -> None:
+    """Answer searches over HTTP until stopped."""
+    from parallelsearch.retrieval.server import serve
+
+    serve(index_dir, host, port, ready_file, top_k, device or None, announce=lambda line: typer.echo(line, err=True))
 
 
 def _json_object(text: str) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""config/encoders/NAME.yaml: all that distinguishes one encoder from another. Nothing is ever read off a model's name."""
+"""config/encoders/NAME.yaml: all that makes encoders differ. Nothing is ever read off a model's name."""
 
 from __future__ import annotations
 

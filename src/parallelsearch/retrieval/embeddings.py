@@ -16,6 +16,7 @@ from parallelsearch.retrieval.encoder import TOKENS_PER_BATCH, Encoder
 
 DTYPE = np.float16
 PASSAGES_PER_BLOCK = 4096
+EMBED_AGAIN = "rerun `parallelsearch embed` and `parallelsearch embed-manifest`"
 
 
 def shard_path(out_dir: Path, shard: int, of: int) -> Path:
@@ -49,19 +50,19 @@ def embed_shard(
     if not 0 <= shard < of:
         raise DataError(f"shard is {shard} of {of}; shards are numbered from 0 to {of - 1}.")
     corpus = Corpus(corpus_dir)
+    start, stop = shard_rows(len(corpus), shard, of)
     identity = {
         "corpus_sha256": corpus.sha256,
         "encoder": encoder_identity(read_json(Path(encoder_dir) / MANIFEST)),
         "shard": shard,
         "of": of,
-        "rows": list(shard_rows(len(corpus), shard, of)),
+        "rows": [start, stop],
     }
     path = shard_path(out_dir, shard, of)
     if _finished(path, identity):
         return False
     path.with_suffix(".json").unlink(missing_ok=True)
     encoder = Encoder.open(encoder_dir, device)
-    start, stop = identity["rows"]
     path.parent.mkdir(parents=True, exist_ok=True)
     with replacing(path) as partial:
         vectors = np.lib.format.open_memmap(partial, mode="w+", dtype=DTYPE, shape=(stop - start, encoder.dim))
@@ -136,13 +137,9 @@ class Embeddings:
         try:
             vectors = np.load(path, mmap_mode="r") if expected[0] else np.zeros(expected, DTYPE)
         except (OSError, ValueError) as error:
-            raise DataError(
-                f"{path} is missing, truncated or broken ({error}); rerun `parallelsearch embed`."
-            ) from None
+            raise DataError(f"{path} is missing, truncated or broken ({error}); {EMBED_AGAIN}.") from None
         if vectors.shape != expected:
-            raise MismatchError(
-                f"{path} has shape {vectors.shape}, but the manifest says {expected}; rerun `parallelsearch embed`."
-            )
+            raise MismatchError(f"{path} has shape {vectors.shape}, but the manifest says {expected}; {EMBED_AGAIN}.")
         return vectors
 
 

@@ -46,9 +46,7 @@ def package_file(declaration: EncoderDeclaration) -> Path:
     try:
         found = metadata.version(package)
     except metadata.PackageNotFoundError:
-        raise DataError(
-            f"the encoder's weights are in the package '{package}', which is not installed; {install}."
-        ) from None
+        raise DataError(f"the encoder's weights are in package '{package}', not installed here; {install}.") from None
     if found != wanted:
         raise MismatchError(f"package '{package}' is version {found}, but the encoder declares {wanted}; {install}.")
     path = Path(str(resources.files(package) / str(declaration.file)))
@@ -84,9 +82,7 @@ def _export_package(declaration: EncoderDeclaration, folder: Path) -> None:
     tensors = {name: torch.from_numpy(array) for name, array in source.parameters.items()}
     missing, unexpected = model.load_state_dict(tensors, strict=False, assign=True)
     if missing or unexpected:
-        raise DataError(
-            f"{declaration.file} lacks {missing} and has unknown {unexpected}; install the declared package."
-        )
+        raise DataError(f"{declaration.file} lacks {missing} and has unknown {unexpected}; reinstall the package.")
     model.half().save_pretrained(folder)
     PreTrainedTokenizerFast(
         tokenizer_object=unigram_tokenizer(words),
@@ -109,8 +105,8 @@ def _export_hub(name: str, declaration: EncoderDeclaration, folder: Path) -> Non
     except OSError as error:
         reason = str(error).splitlines()[0]
         raise DataError(
-            f"encoder '{name}': {declaration.model} (revision {declaration.revision or 'newest'}) is neither in the local"
-            f" model cache nor reachable ({reason}); fetch it on a machine with network access and copy the cache here."
+            f"encoder '{name}': {declaration.model} (revision {declaration.revision or 'newest'}) is neither in the"
+            f" local model cache nor reachable ({reason}); fetch it where there is a network and copy the cache here."
         ) from None
     model.save_pretrained(folder)
     tokenizer.save_pretrained(folder)

@@ -1,4 +1,4 @@
-"""index.faiss and its manifest: built from embeddings, measured against exact search, opened only with its own corpus."""
+"""index.faiss and its manifest: built from embeddings, measured against exact search, opened with its own corpus."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def write_index(corpus_dir: Path, embeddings_dir: Path, out_dir: Path, config: I
     if quality["self_retrieval"] < floor:
         raise DataError(
             f"only {quality['self_retrieval']:.3f} of {quality['sample']} passages find themselves in the {config.kind}"
-            f" index with {built.parameters}, at least {floor} should; raise nprobe or efSearch, or rebuild the embeddings."
+            f" index with {built.parameters}, at least {floor} should; raise nprobe or efSearch, or embed again."
         )
     out_dir.mkdir(parents=True, exist_ok=True)
     (out_dir / MANIFEST).unlink(missing_ok=True)

@@ -41,9 +41,7 @@ def complete_parameters(config: IndexConfig, rows: int) -> dict[str, int]:
     for name, value in config.parameters.items():
         if name not in known:
             allowed = ", ".join(known) or "none"
-            raise ConfigError(
-                f"index.parameters has '{name}', which kind '{config.kind}' does not know; allowed: {allowed}."
-            )
+            raise ConfigError(f"index.parameters has '{name}', unknown to kind '{config.kind}'; allowed: {allowed}.")
         if value < (0 if name == "nlist" else 1):
             raise ConfigError(f"index.parameters.{name} is {value}; give a positive number.")
     parameters = {**known, **config.parameters}
@@ -78,6 +76,7 @@ def apply_search_parameters(index: Any, kind: str, parameters: dict[str, int]) -
 def _empty_index(kind: str, embeddings: Embeddings, parameters: dict[str, int]) -> Any:
     import faiss
 
+    index: Any
     dim = embeddings.dim
     if kind == "flat":
         return faiss.IndexFlatIP(dim)

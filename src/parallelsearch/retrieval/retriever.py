@@ -58,13 +58,7 @@ class LocalRetriever:
 
         `top_k` above the number of passages returns them all. An empty query or `top_k` < 1 is a RetrieverError.
         """
-        if top_k < 1:
-            raise RetrieverError(f"top_k is {top_k}; ask for at least one passage.")
-        for number, query in enumerate(queries):
-            if not query.strip():
-                raise RetrieverError(
-                    f"query {number} of {len(queries)} is empty; drop empty sub-queries before searching."
-                )
+        _check(queries, top_k)
         if not queries:
             return []
         with self._search_lock:
@@ -76,6 +70,9 @@ class LocalRetriever:
 
     async def search(self, queries: Sequence[str], top_k: int) -> list[list[Hit]]:
         """As `search_now`, without blocking the event loop, joined with other calls that wait at the same time."""
+        _check(queries, top_k)
+        if not queries:
+            return []
         loop = asyncio.get_running_loop()
         request = _Request(list(queries), top_k, loop.create_future())
         self._waiting.setdefault(loop, []).append(request)
@@ -99,13 +96,10 @@ class LocalRetriever:
         top_k = max(request.top_k for request in batch)
         try:
             hits = await loop.run_in_executor(None, self.search_now, queries, top_k)
-        except Exception as error:
-            if len(batch) == 1:
-                if not batch[0].reply.done():
-                    batch[0].reply.set_exception(error)
-                return
-            for request in batch:  # one faulty call must not fail its neighbours
-                await self._answer(loop, [request])
+        except Exception as error:  # every caller of the batch learns of it; none may wait for ever
+            for request in batch:
+                if not request.reply.done():
+                    request.reply.set_exception(RetrieverError(f"search failed ({type(error).__name__}: {error})."))
             return
         start = 0
         for request in batch:
@@ -113,6 +107,14 @@ class LocalRetriever:
             if not request.reply.done():
                 request.reply.set_result([found[: request.top_k] for found in hits[start:stop]])
             start = stop
+
+
+def _check(queries: Sequence[str], top_k: int) -> None:
+    if top_k < 1:
+        raise RetrieverError(f"top_k is {top_k}; ask for at least one passage.")
+    for number, query in enumerate(queries):
+        if not query.strip():
+            raise RetrieverError(f"query {number} of {len(queries)} is empty; drop empty sub-queries first.")
 
 
 def _next_batch(waiting: list[_Request]) -> list[_Request]:
