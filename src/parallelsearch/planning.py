@@ -44,7 +44,7 @@ class StudyPlan:
     """A validated study as the rules see it."""
 
     def __init__(self, study: StudyConfig, config_dir: Path = CONFIG_DIR) -> None:
-        """Raises ConfigError for a question set, corpus or raw file that cannot be had."""
+        """Raises ConfigError for a question set, corpus, raw file, encoder or policy that cannot be had."""
         self.study = study
         self.config_dir = Path(config_dir)
         self.results = Results(study.results)
@@ -54,6 +54,7 @@ class StudyPlan:
             self.raw_corpus(self.corpus_of(question_set))
         for name in self.study.arms:
             self.training_corpus(name)
+        self.initial_policy(0)
 
     @classmethod
     def from_values(cls, values: dict[str, Any], config_dir: Path = CONFIG_DIR) -> StudyPlan:

@@ -1,0 +1,122 @@
+"""What a plan refuses, and the slices of settings that decide what runs again."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from parallelsearch.config import CONFIG_DIR, merge, read_yaml
+from parallelsearch.errors import ConfigError
+from parallelsearch.planning import StudyPlan, canonical
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+@pytest.fixture(autouse=True)
+def _at_the_root(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(ROOT)
+
+
+def plan(overlay: dict[str, Any] | None = None, study: str | None = None) -> StudyPlan:
+    values = read_yaml(CONFIG_DIR / "config.yaml")
+    if study:
+        values = merge(values, read_yaml(CONFIG_DIR / f"{study}.yaml"))
+    return StudyPlan.from_values(merge(values, overlay or {}))
+
+
+@pytest.mark.parametrize(
+    ("overlay", "named"),
+    [
+        ({"trainin": {"steps": 5}}, ["'trainin'", "{'steps': 5}", "training, evaluation"]),
+        ({"training": {"stepz": 5}}, ["'training.stepz'", "5", "steps, batch_size"]),
+        ({"training": {"steps": "many"}}, ["'training.steps'", "'many'", "integer"]),
+        ({"training": {"steps": 0}}, ["'training.steps' is 0", "greater than or equal to 1"]),
+        ({"training": {"algorithm": "dpo"}}, ["'training.algorithm' is 'dpo'", "'ppo'", "'grpo'"]),
+        ({"training": {"sets": ["geoworld"]}}, ["training.sets", "'geoworld'", "DATASET.SPLIT"]),
+        ({"arms": ["search-r1", "paralelsearch"]}, ["'paralelsearch'", "parallelsearch", "no-search-count-reward"]),
+        ({"arms": []}, ["'arms' is []", "at least 1"]),
+        ({"baseline": "nothing"}, ["baseline is 'nothing'", "search-r1, parallelsearch"]),
+        ({"evaluation": {"sets": ["hotpot.dev"]}}, ["evaluation.sets has 'hotpot.dev'", "geoworld"]),
+        ({"evaluation": {"sets": ["geoworld.validation"]}}, ["'geoworld.validation'", "train, dev, test"]),
+        ({"datasets": {"geoworld": {"reader": "squad"}}}, ["'datasets.geoworld.reader' is 'squad'", "'hotpotqa'"]),
+        ({"datasets": {"geoworld": {"corpus": "wiki"}}}, ["datasets.geoworld.corpus is 'wiki'", "geoworld"]),
+        ({"corpora": {"geoworld": {"source": "wiki18"}}}, ["corpora.geoworld.file is missing"]),
+        ({"embed": {"encoder": "bert"}}, ["embed.encoder is 'bert'", "e5-base-v2, multilingual-e5-small"]),
+        ({"seeds": "zero"}, ["'seeds' is 'zero'", "list"]),
+        ({"policy": {"source": "hub"}}, ["policy.model is not set"]),
+    ],
+)
+def test_a_wrong_setting_is_named_with_its_value_and_what_is_allowed(overlay: dict[str, Any], named: list[str]) -> None:
+    with pytest.raises(ConfigError) as refusal:
+        plan(overlay)
+    for words in named:
+        assert words in str(refusal.value)
+
+
+def test_training_sets_of_two_corpora_are_refused_with_the_names_of_both() -> None:
+    with pytest.raises(ConfigError, match=r"geoworld, wiki18.*one job searches one corpus"):
+        plan({"training": {"sets": ["geoworld.train", "nq.train"]}}, study="paper")
+
+
+def test_a_split_without_a_file_is_refused_with_the_known_ones() -> None:
+    with pytest.raises(
+        ConfigError, match=r"'hotpotqa\.test' has no file; datasets\.hotpotqa\.splits knows: train, dev"
+    ):
+        plan({"evaluation": {"sets": ["hotpotqa.test"]}}, study="paper")
+
+
+def test_equal_settings_give_equal_text_whatever_their_order() -> None:
+    assert canonical({"b": 1, "a": {"d": 2.0, "c": "é"}}) == canonical({"a": {"c": "é", "d": 2.0}, "b": 1})
+    assert json.loads(canonical({"a": "é"})) == {"a": "é"}
+
+
+def test_a_weight_of_the_study_reaches_only_arms_that_do_not_set_it() -> None:
+    before, after = plan(), plan({"reward": {"lambda_f": 0.2}})
+    assert before.train_settings("parallelsearch") != after.train_settings("parallelsearch")
+    assert before.train_settings("search-r1") == after.train_settings("search-r1")  # its overlay sets lambda_f: 0
+    assert before.warm_start_settings() == after.warm_start_settings()
+    assert before.index_settings() == after.index_settings()
+
+
+def test_what_only_the_report_reads_reaches_no_job_before_it() -> None:
+    before = plan()
+    after = plan({"evaluation": {"confidence": 0.9}, "tracking": {"traces_per_run": 3}, "seeds": [0, 1]})
+    for arm in before.evaluated:
+        assert before.evaluate_settings(arm) == after.evaluate_settings(arm)
+    assert before.train_settings("parallelsearch") == after.train_settings("parallelsearch")
+    assert before.report_settings() != after.report_settings()
+    assert before.tracking_settings() != after.tracking_settings()
+
+
+def test_the_papers_study_trains_a_published_model_on_eight_gpus_with_the_papers_hyperparameters() -> None:
+    paper = plan(study="paper")
+    assert (paper.gpus("parallelsearch"), paper.nodes("parallelsearch")) == (8, 1)
+    assert paper.initial_policy(0) == "Qwen/Qwen2.5-7B-Instruct"
+    assert paper.initial_marker(0) == [] and "warm-start" not in paper.evaluated
+    arm = paper.arm("parallelsearch")
+    # Appendix A.4 and section 3 of the paper.
+    assert (arm.training.batch_size, arm.training.mini_batch_size, arm.training.micro_batch_size) == (512, 256, 64)
+    assert (arm.training.actor_learning_rate, arm.training.critic_learning_rate) == (1e-6, 1e-5)
+    assert (arm.training.actor_warmup_ratio, arm.training.critic_warmup_ratio) == (0.285, 0.015)
+    assert (arm.training.kl_coefficient, arm.training.clip_ratio, arm.training.steps) == (0.001, 0.2, 500)
+    assert (arm.reward.lambda_d, arm.reward.lambda_s, arm.agent.top_k, arm.agent.prompt) == (0.15, 0.35, 3, "parallel")
+    assert paper.arm("search-r1-original-prompt").agent.prompt == "search_r1"
+    # The seven cells of Table 4.
+    cells = {(paper.arm(name).reward.lambda_d, paper.arm(name).reward.lambda_s) for name in paper.study.arms}
+    assert cells >= {(0, 0.35), (0.15, 0.35), (0.35, 0.35), (0.5, 0.35), (0.15, 0), (0.15, 0.15), (0.15, 0.5)}
+
+
+def test_a_published_model_can_be_pinned_to_a_revision() -> None:
+    pinned = plan({"policy": {"revision": "abc123"}}, study="paper")
+    assert pinned.initial_policy(0) == "Qwen/Qwen2.5-7B-Instruct@abc123"
+
+
+def test_a_data_sets_table_is_made_from_its_own_episodes_and_the_others_from_everything() -> None:
+    paper = plan(study="paper")
+    hotpotqa = paper.table_inputs("hotpotqa_by_structure")
+    assert len(hotpotqa) == 9 and {path.parent.name for path in hotpotqa} == {"hotpotqa.dev"}
+    assert len(paper.table_inputs("ablation_grid")) == 9 * 8 + 9
+    assert plan().tables[0] == "geoworld_by_structure"

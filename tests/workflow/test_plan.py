@@ -1,0 +1,155 @@
+"""Which jobs Snakemake plans: of the whole study, of single targets, and after a change."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from checkout import Checkout
+
+ARMS = ["search-r1", "parallelsearch", "no-decomposition-reward", "no-search-count-reward"]
+COLLECTORS = {"figure", "report_page", "study_config", "table", "track_collect"}
+EPISODES = "results/eval/parallelsearch/seed0/geoworld.test/episodes.parquet"
+
+
+def test_the_default_study_trains_every_arm_once_and_evaluates_them_and_the_warm_start(
+    checkout: Checkout, record_property: Callable[[str, object], None]
+) -> None:
+    begun = time.monotonic()
+    plan = checkout.plan("all")
+    record_property("planning_seconds", round(time.monotonic() - begun, 1))
+    assert {job for job in plan.jobs if job.startswith("train ")} == {f"train {arm} 0" for arm in ARMS}
+    assert {job for job in plan.jobs if job.startswith("evaluate ")} == {
+        f"evaluate {arm} 0" for arm in [*ARMS, "warm-start"]
+    }
+    assert plan.counts["train"] == 4 and plan.counts["warm_start"] == 1 and plan.counts["build_index"] == 1
+    assert plan.counts["track_init"] == 1 and plan.counts.keys() >= COLLECTORS
+    assert "download" not in plan.counts
+
+
+def test_three_seeds_are_three_warm_starts_and_three_trainings_of_each_arm(checkout: Checkout) -> None:
+    plan = checkout.plan("all", "--configfile", "config/laptop-3seeds.yaml")
+    assert (plan.counts["warm_start"], plan.counts["train"], plan.counts["evaluate"]) == (3, 12, 15)
+    assert {f"train search-r1 {seed}" for seed in (0, 1, 2)} <= plan.jobs
+    assert (plan.counts["geoworld"], plan.counts["build_index"]) == (1, 1)
+
+
+def test_one_table_alone_needs_all_episodes_and_nothing_that_is_drawn_or_tracked(checkout: Checkout) -> None:
+    plan = checkout.plan("results/tables/geoworld_by_structure.csv")
+    assert (plan.counts["table"], plan.counts["evaluate"], plan.counts["train"]) == (1, 5, 4)
+    assert not {"figure", "report_page", "track_collect", "study_config"} & plan.counts.keys()
+
+
+def test_one_arm_alone_is_a_target_by_name_and_by_file(checkout: Checkout) -> None:
+    by_file, by_name = checkout.plan(EPISODES), checkout.plan("arm_parallelsearch")
+    for plan in (by_file, by_name):
+        assert {job for job in plan.jobs if job.split()[0] in ("train", "evaluate")} == {
+            "train parallelsearch 0",
+            "evaluate parallelsearch 0",
+        }
+    assert by_name.counts.pop("arm_parallelsearch") == 1
+    assert by_name.counts == by_file.counts
+
+
+def test_an_ablation_cell_that_the_study_does_not_list_can_be_a_target(checkout: Checkout) -> None:
+    plan = checkout.plan(EPISODES.replace("parallelsearch", "d0.35-s0.35"))
+    assert {"train d0.35-s0.35 0", "evaluate d0.35-s0.35 0"} <= plan.jobs
+    assert plan.counts["train"] == 1
+
+
+def test_an_unknown_arm_as_a_target_is_refused_with_the_known_ones(checkout: Checkout) -> None:
+    done = checkout.snakemake("-n", EPISODES.replace("parallelsearch", "paralelsearch"))
+    assert done.returncode != 0
+    assert "'paralelsearch'" in done.stdout
+    assert all(arm in done.stdout for arm in ARMS)
+
+
+def test_a_finished_study_has_nothing_to_do(finished: Checkout) -> None:
+    plan = finished.plan("all")
+    assert "Nothing to be done" in plan.output
+    assert not plan.jobs
+
+
+def test_another_lambda_d_of_one_arm_reschedules_its_training_its_evaluation_and_the_collectors(
+    finished: Checkout,
+) -> None:
+    overlay = "config/arms/parallelsearch.yaml"
+    finished.edit(overlay, "lambda_d: 0.15", "lambda_d: 0.25")
+    try:
+        plan = finished.plan("all")
+    finally:
+        finished.edit(overlay, "lambda_d: 0.25", "lambda_d: 0.15")
+    assert plan.counts.keys() == {"train", "evaluate", "all"} | COLLECTORS
+    assert {job for job in plan.jobs if job.split()[0] in ("train", "evaluate")} == {
+        "train parallelsearch 0",
+        "evaluate parallelsearch 0",
+    }
+
+
+def test_another_description_of_an_arm_trains_nothing(finished: Checkout) -> None:
+    overlay = "config/arms/parallelsearch.yaml"
+    finished.edit(overlay, "description: The", "description: A")
+    try:
+        plan = finished.plan("all")
+    finally:
+        finished.edit(overlay, "description: A", "description: The")
+    assert plan.counts.keys() <= COLLECTORS | {"all"} and plan.counts
+
+
+def test_one_more_question_set_evaluates_every_policy_on_it_and_trains_nothing(finished: Checkout) -> None:
+    plan = finished.plan("all", "--config", "evaluation={sets: [geoworld.test, geoworld.dev]}")
+    assert (plan.counts["evaluate"], plan.counts["import_questions"]) == (5, 1)
+    assert not {"train", "warm_start", "embed", "geoworld"} & plan.counts.keys()
+
+
+def test_deleted_figures_are_drawn_again_and_nothing_is_retrained(finished: Checkout) -> None:
+    for figure in (finished.root / "results" / "figures").iterdir():
+        figure.unlink()
+    plan = finished.plan("figures")
+    finished.finish("figures")
+    assert plan.counts == {"figure": 3, "figures": 1}
+
+
+def test_changed_drawing_code_redraws_and_retrains_nothing(finished: Checkout) -> None:
+    code = finished.root / "src" / "parallelsearch" / "report" / "figures.py"
+    before = code.read_text()
+    code.write_text(before + "\n# another colour\n")
+    try:
+        plan = finished.plan("all")
+    finally:
+        code.write_text(before)
+    assert plan.counts.keys() == {"table", "figure", "report_page", "all"}
+
+
+def test_a_reworded_command_retrains_nothing(finished: Checkout) -> None:
+    rules = "workflow/rules/train.smk"
+    finished.edit(rules, "parallelsearch train {params", "exec parallelsearch train {params")
+    try:
+        plan = finished.plan("all")
+    finally:
+        finished.edit(rules, "exec parallelsearch train {params", "parallelsearch train {params")
+    assert "Nothing to be done" in plan.output
+
+
+def test_training_declares_only_its_final_marker_so_that_checkpoints_outlive_a_killed_job(checkout: Checkout) -> None:
+    listed = checkout.snakemake("--summary", "arm_parallelsearch").stdout.splitlines()
+    made = [Path(line.split("\t")[0]) for line in listed if line.split("\t")[2:3] == ["train"]]
+    assert made == [Path("results/train/parallelsearch/seed0/done.json")]
+
+
+def test_the_slurm_profile_plans_the_papers_study_with_its_gpus_and_without_any_raw_file(checkout: Checkout) -> None:
+    plan = checkout.plan("--profile", "slurm", "all")
+    assert "Config file(s): ['config/paper.yaml']" in plan.output or "config/paper.yaml" in plan.output
+    assert plan.counts["train"] == 9
+    assert plan.counts["embed"] == 33  # 32 shards of wiki-18, one of MultiHop-RAG
+    assert plan.counts["evaluate"] == 9 * 8
+    assert plan.counts["download"] == 12
+    assert plan.output.count("seed 0 (GPUs: 8)") == 9
+    assert "warm_start" not in plan.counts
+
+
+@pytest.mark.parametrize("study", ["smoke", "laptop-3seeds"])
+def test_every_shipped_study_plans(checkout: Checkout, study: str) -> None:
+    assert checkout.plan("all", "--configfile", f"config/{study}.yaml").counts["geoworld"] == 1
