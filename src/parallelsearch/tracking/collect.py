@@ -12,7 +12,7 @@ from parallelsearch.paths import Results
 from parallelsearch.tracking.results import find
 from parallelsearch.tracking.runs import CONTENT, KEY, find_run, log, write_run
 from parallelsearch.tracking.store import Store, locked, open_store
-from parallelsearch.tracking.traces import write_traces
+from parallelsearch.tracking.traces import confirm_traces, send_traces, trace_ids
 
 COLLECTED = "collected.json"
 _STUDY_FILES = ("tables/*.csv", "tables/*.md", "tables/*.tex", "figures/*.pdf", "figures/*.png", "figures/*.csv")
@@ -24,27 +24,29 @@ def collect(root: Path, settings: TrackingConfig) -> dict[str, Any]:
     store = open_store(results.mlflow(), settings)
     records = find(results.root)
     with locked(results.mlflow()):
-        runs, failures = [], []
-        for record in records:
-            written = write_run(store, record)
-            traces = write_traces(store, written.run_id, record, settings.traces_per_run)
-            failures += traces.failures
-            runs.append(
+        written = [write_run(store, record) for record in records]
+        study_run_id = write_study_run(store, results)
+        sent = [
+            send_traces(store, run.run_id, record, settings.traces_per_run)
+            for record, run in zip(records, written, strict=True)
+        ]
+        failures = confirm_traces(store, [traces for traces in sent if traces is not None])
+        summary = {
+            "experiment": settings.experiment,
+            "runs": [
                 {
                     "arm": record.arm,
                     "seed": record.seed,
                     "key": record.key,
-                    "run_id": written.run_id,
-                    "action": written.action,
+                    "run_id": run.run_id,
+                    "action": run.action,
                     "complete": record.complete,
-                    "metrics": written.metrics,
-                    "traces": traces.count,
+                    "metrics": run.metrics,
+                    "traces": len(trace_ids(store, run.run_id)),
                 }
-            )
-        summary = {
-            "experiment": settings.experiment,
-            "runs": runs,
-            "study_run_id": write_study_run(store, results),
+                for record, run in zip(records, written, strict=True)
+            ],
+            "study_run_id": study_run_id,
             "failed_traces": failures,
             "inputs": {str(path): sha256(path) for record in records for path in record.files},
         }

@@ -7,7 +7,6 @@ result files, so that no two processes migrate, lock or fill the database at the
 from __future__ import annotations
 
 import fcntl
-import logging
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -45,6 +44,7 @@ def tracking_uri(folder: Path, settings: TrackingConfig) -> str:
 def create(folder: Path, settings: TrackingConfig) -> Store:
     """Creates database and experiment unless they exist, then the marker. Safe to be called by several processes."""
     folder = Path(folder)
+    os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")  # read by MLflow when it is imported
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -87,11 +87,8 @@ def locked(folder: Path) -> Iterator[None]:
 
 
 def _client(uri: str) -> MlflowClient:
-    os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
-    os.environ["MLFLOW_ENABLE_ASYNC_TRACE_LOGGING"] = "false"  # the collector is one process and checks what it wrote
     import mlflow
 
-    logging.getLogger("alembic").setLevel(logging.WARNING)
     mlflow.set_tracking_uri(uri)  # traces are exported to the process's own uri
     return mlflow.MlflowClient(uri)
 

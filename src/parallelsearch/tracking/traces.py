@@ -7,7 +7,7 @@ Sub-queries of one search are one batched call, so their spans share the search'
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -30,32 +30,49 @@ NANOSECONDS = 1_000_000_000
 
 
 @dataclass(frozen=True)
-class TracesWritten:
-    """How many episodes stand as traces of a run, and a sentence for each that could not be written."""
+class PendingTraces:
+    """The traces of one run that were handed to MLflow, which writes them in the background."""
 
-    count: int
+    run_id: str
+    content: str
+    expected: int
     failures: list[str]
 
 
-def write_traces(store: Store, run_id: str, result: ArmResult, limit: int) -> TracesWritten:
-    """Writes up to `limit` episodes of an arm and seed as traces of its run; replaces those of older episodes."""
+def send_traces(store: Store, run_id: str, result: ArmResult, limit: int) -> PendingTraces | None:
+    """Hands up to `limit` episodes of an arm and seed to MLflow as traces of its run, in place of older ones.
+
+    None where the run already has these traces.
+    """
     content = _content(result, limit)
-    run = store.client.get_run(run_id)
-    if run.data.tags.get(TRACES) == content:
-        return TracesWritten(len(_trace_ids(store, run_id)), [])
-    stale = _trace_ids(store, run_id)
+    if store.client.get_run(run_id).data.tags.get(TRACES) == content:
+        return None
+    stale = trace_ids(store, run_id)
     if stale:
         store.client.delete_traces(store.experiment_id, trace_ids=stale)
-    failures = []
-    for row, start in _with_starts(chosen_rows(result, limit), result):
+    rows, failures = chosen_rows(result, limit), []
+    for row, start in _with_starts(rows, result):
         try:
             write_trace(store, run_id, row, start)
         except Exception as error:  # a trace is an illustration: the collection goes on without it and says so
-            failures.append(f"{result.arm}, seed {result.seed}, question {row['qid']}: {' '.join(str(error).split())}")
-    written = len(_trace_ids(store, run_id))
-    if not failures:
-        store.client.set_tag(run_id, TRACES, content)
-    return TracesWritten(written, failures)
+            failures.append(f"{result.key}, question {row['qid']}: {' '.join(str(error).split())}")
+    return PendingTraces(run_id, content, len(rows), failures)
+
+
+def confirm_traces(store: Store, pending: Sequence[PendingTraces]) -> list[str]:
+    """Waits for the background writer and returns a sentence for every trace, or run of them, that is not there."""
+    import mlflow
+
+    mlflow.flush_trace_async_logging()
+    failures = []
+    for sent in pending:
+        failures += sent.failures
+        arrived = len(trace_ids(store, sent.run_id))
+        if arrived == sent.expected:
+            store.client.set_tag(sent.run_id, TRACES, sent.content)
+        elif not sent.failures:
+            failures.append(f"run {sent.run_id}: {arrived} of {sent.expected} traces were stored")
+    return failures
 
 
 def chosen_rows(result: ArmResult, limit: int) -> list[dict[str, Any]]:
@@ -192,7 +209,8 @@ def _duration(seconds: float) -> int:
     return round(seconds * NANOSECONDS)
 
 
-def _trace_ids(store: Store, run_id: str) -> list[str]:
+def trace_ids(store: Store, run_id: str) -> list[str]:
+    """Ids of the traces that are linked to a run."""
     traces = store.client.search_traces(
         locations=[store.experiment_id], run_id=run_id, max_results=500, include_spans=False
     )
