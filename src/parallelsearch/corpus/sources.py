@@ -11,6 +11,7 @@ from parallelsearch.corpus.raw_file import NEXT_STEP, RawRow, json_records, json
 from parallelsearch.errors import DataError
 
 TitledText = tuple[str, str]
+CONTEXT_FIELDS = ("context", "contexts", "paragraphs")
 DPR_COLUMNS = ("id", "text", "title")
 
 
@@ -76,8 +77,11 @@ def join_contents(title: str, text: str) -> str:
 
 
 def _paragraphs(row: RawRow) -> Iterator[TitledText]:
-    listed = next((row.fields[name] for name in ("context", "contexts", "paragraphs") if name in row.fields), None)
+    listed = next((row.fields[name] for name in CONTEXT_FIELDS if name in row.fields), None)
     if listed is None:
+        if "question" in row.fields:
+            found = ", ".join(row.fields)
+            raise DataError(f"{row.place}: no field '{' or '.join(CONTEXT_FIELDS)}' (found: {found}); {NEXT_STEP}.")
         yield row.text("title"), row.text("text", "paragraph_text")
         return
     if not isinstance(listed, list):

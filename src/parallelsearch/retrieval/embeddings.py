@@ -64,6 +64,8 @@ def embed_shard(
     path.with_suffix(".json").unlink(missing_ok=True)
     encoder = Encoder.open(encoder_dir, device)
     path.parent.mkdir(parents=True, exist_ok=True)
+    for abandoned in path.parent.glob(f".{path.name}.*.partial"):  # of a run that was killed
+        abandoned.unlink()
     with replacing(path) as partial:
         vectors = np.lib.format.open_memmap(partial, mode="w+", dtype=DTYPE, shape=(stop - start, encoder.dim))
         _encode_rows(corpus, encoder, vectors, start, stop, tokens_per_batch, f"shard {shard} of {of}")

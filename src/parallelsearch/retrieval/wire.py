@@ -1,7 +1,7 @@
 """The request and reply of `/retrieve`, as Search-R1's retrieval server and its clients speak it.
 
-With scores a hit is {"document": {"id", "contents"}, "score"}, without it is the document alone. Our documents also have
-`title` and `text`, so that our client need not split `contents`.
+With scores a hit is {"document": {"id", "contents"}, "score"}, without it is the document alone. Our documents
+also have `title` and `text`, so that our client need not split `contents`.
 """
 
 from __future__ import annotations
