@@ -84,8 +84,7 @@ class StudyPlan:
         return list(dict.fromkeys([*(entry for part in training for entry in part.sets), *self.study.evaluation.sets]))
 
     def training_sets(self, name: str) -> list[str]:
-        """Question sets of an arm; of the warm start: those of the study."""
-        return self.study.training.sets if name == WARM_START else self.arm(name).training.sets
+        return self.arm(name).training.sets
 
     def corpus_of(self, question_set: str) -> str:
         """The corpus searched for a question set; an unknown data set is a ConfigError."""

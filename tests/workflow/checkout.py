@@ -46,6 +46,7 @@ class Checkout:
 
     def __init__(self, root: Path) -> None:
         self.root = root
+        self.seconds = 0.0  # wall time of the run that made its results
         for part in PARTS:
             source = ROOT / part
             if source.is_symlink():

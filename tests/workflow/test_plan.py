@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -27,6 +28,7 @@ def test_the_default_study_trains_every_arm_once_and_evaluates_them_and_the_warm
     assert plan.counts["train"] == 4 and plan.counts["warm_start"] == 1 and plan.counts["build_index"] == 1
     assert plan.counts["track_init"] == 1 and plan.counts.keys() >= COLLECTORS
     assert "download" not in plan.counts
+    assert not re.search(r"\{\w+\}", plan.output)  # a wildcard that was not filled in
 
 
 def test_three_seeds_are_three_warm_starts_and_three_trainings_of_each_arm(checkout: Checkout) -> None:

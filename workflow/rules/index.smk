@@ -27,7 +27,7 @@ rule build_corpus:
         mem_mb=2000,
         runtime=240,
     params:
-        folder=R.corpus("{corpus}"),
+        folder=str(R.corpus("{corpus}")),
         source=lambda wildcards: PLAN.study.corpora[wildcards.corpus].source,
         licence=lambda wildcards: PLAN.study.corpora[wildcards.corpus].licence,
     message:
@@ -50,7 +50,7 @@ rule export_encoder:
     conda:
         CPU_ENV
     params:
-        folder=R.encoder("{encoder}"),
+        folder=str(R.encoder("{encoder}")),
     message:
         "Preparing the encoder {wildcards.encoder}"
     shell:
@@ -76,9 +76,9 @@ rule embed:
         runtime=240,
         gpu=0,
     params:
-        corpus=R.corpus("{corpus}"),
-        encoder=R.encoder("{encoder}"),
-        folder=R.embeddings("{corpus}", "{encoder}"),
+        corpus=str(R.corpus("{corpus}")),
+        encoder=str(R.encoder("{encoder}")),
+        folder=str(R.embeddings("{corpus}", "{encoder}")),
         settings=PLAN.embed_settings(),
     message:
         "Encoding shard {wildcards.shard} of {wildcards.shards} of {wildcards.corpus} (GPUs: {resources.gpu}); progress: {log}"
@@ -102,9 +102,9 @@ rule embed_manifest:
         mem_mb=2000,
         runtime=60,
     params:
-        corpus=R.corpus("{corpus}"),
-        encoder=R.encoder("{encoder}"),
-        folder=R.embeddings("{corpus}", "{encoder}"),
+        corpus=str(R.corpus("{corpus}")),
+        encoder=str(R.encoder("{encoder}")),
+        folder=str(R.embeddings("{corpus}", "{encoder}")),
         shards=lambda wildcards: len(PLAN.shards(wildcards.corpus)),
     message:
         "Checking the embeddings of {wildcards.corpus}"
@@ -131,9 +131,9 @@ rule build_index:
         mem_mb=3000,
         runtime=240,
     params:
-        corpus=R.corpus("{corpus}"),
-        embeddings=PLAN.embeddings("{corpus}"),
-        folder=PLAN.index("{corpus}"),
+        corpus=str(R.corpus("{corpus}")),
+        embeddings=str(PLAN.embeddings("{corpus}")),
+        folder=str(PLAN.index("{corpus}")),
         settings=PLAN.index_settings(),
     message:
         "Building the index of {wildcards.corpus}"

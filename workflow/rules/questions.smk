@@ -2,7 +2,8 @@
 
 INPUTS   the data set's own file of the split (datasets.NAME.splits.SPLIT.path; downloaded when it has a url)
          or, for GeoWorld, what the generator wrote; config/structure.yaml (question type -> structure)
-OUTPUTS  {results}/geoworld/{{passages,questions.train,questions.dev,questions.test}}.jsonl, manifest.json
+OUTPUTS  {results}/geoworld/{{passages,questions.train,questions.dev,questions.test}}.jsonl,
+                   facts.{{train,dev,test}}.json (what the questions and demonstrations are made from), manifest.json
          {results}/questions/{{dataset}}.{{split}}.parquet
 STEPS    geoworld (only where a data set or corpus asks for it) -> import_questions
 """
@@ -12,6 +13,7 @@ rule geoworld:
     output:
         R.geoworld() / "passages.jsonl",
         [R.geoworld() / f"questions.{split}.jsonl" for split in ("train", "dev", "test")],
+        [R.geoworld() / f"facts.{split}.json" for split in ("train", "dev", "test")],
         ensure(R.geoworld() / "manifest.json", non_empty=True),
     log:
         R.log("geoworld"),
@@ -23,7 +25,7 @@ rule geoworld:
         mem_mb=1000,
         runtime=30,
     params:
-        folder=R.geoworld(),
+        folder=str(R.geoworld()),
         settings=PLAN.geoworld_settings(),
     message:
         "Generating the GeoWorld encyclopedia and its questions"

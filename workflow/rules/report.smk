@@ -54,7 +54,7 @@ rule table:
         mem_mb=1000,
         runtime=30,
     params:
-        stem=R.root / "tables" / "{table}",
+        stem=str(R.root / "tables" / "{table}"),
         settings=PLAN.report_settings(),
     message:
         "Table {wildcards.table}"
@@ -81,7 +81,7 @@ rule figure:
         mem_mb=1000,
         runtime=30,
     params:
-        stem=R.root / "figures" / "{figure}",
+        stem=str(R.root / "figures" / "{figure}"),
         settings=PLAN.report_settings(),
     message:
         "Figure {wildcards.figure}"
@@ -117,7 +117,7 @@ rule report_page:
 
 rule track_init:
     output:
-        touch(R.mlflow() / ".created"),
+        ensure(R.mlflow() / "store.json", non_empty=True),
     log:
         R.log("track_init"),
     benchmark:
@@ -127,7 +127,7 @@ rule track_init:
     conda:
         REPORT_ENV
     params:
-        folder=R.mlflow(),
+        folder=str(R.mlflow()),
         settings=PLAN.tracking_settings(),
     message:
         "Creating the MLflow store in {params.folder}"
@@ -137,7 +137,9 @@ rule track_init:
 
 rule track_collect:
     input:
-        created=R.mlflow() / ".created",
+        store=R.mlflow() / "store.json",
+        tables=rules.tables.input,
+        figures=rules.figures.input,
         config=R.config(),
         episodes=PLAN.episodes(),
         trained=PLAN.trained(),
@@ -151,7 +153,7 @@ rule track_collect:
     conda:
         REPORT_ENV
     params:
-        results=R.root,
+        results=str(R.root),
         settings=PLAN.tracking_settings(),
     message:
         "Collecting the results into MLflow"

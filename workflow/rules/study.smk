@@ -6,6 +6,13 @@ OUTPUTS  {results}/config.yaml        the study and all its arms, complete, as t
 """
 
 import re
+import shlex
+import shutil
+import sys
+
+# `.venv/bin/snakemake` without an activated environment: the jobs find the commands beside the running Python.
+if shutil.which("parallelsearch") is None:
+    shell.prefix(f"export PATH={shlex.quote(str(Path(sys.executable).parent))}:$PATH; ")
 
 # With `--sdm conda` jobs run in these environments; without it, in the one that Snakemake was started from.
 CPU_ENV = str(Path(workflow.basedir) / "envs" / "cpu.yaml")

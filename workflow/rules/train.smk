@@ -1,6 +1,6 @@
 """Policies: the warm start of each seed, then one veRL job for each reward arm and seed.
 
-INPUTS   training questions, the index of their corpus
+INPUTS   the facts of GeoWorld's training split (warm start); training questions, the index of their corpus (train)
 OUTPUTS  {results}/warm_start/seed{{seed}}/done.json      (beside it: policy/, metrics.jsonl, config.yaml)
          {results}/train/{{arm}}/seed{{seed}}/done.json   (beside it: policy/, metrics.jsonl, config.yaml, checkpoints/)
 NOTE     Only the final marker is an output. Snakemake deletes the outputs of a job that failed or was killed, and
@@ -11,8 +11,7 @@ NOTE     Only the final marker is an output. Snakemake deletes the outputs of a 
 
 rule warm_start:
     input:
-        questions=[PLAN.questions(question_set) for question_set in PLAN.training_sets("warm-start")],
-        index=PLAN.index(PLAN.training_corpus("warm-start")) / "manifest.json",
+        R.geoworld() / "facts.train.json",
     output:
         ensure(R.warm_start("{seed}") / "done.json", non_empty=True),
     log:
@@ -26,13 +25,12 @@ rule warm_start:
         mem_mb=4000,
         runtime=120,
     params:
-        folder=R.warm_start("{seed}"),
-        index=PLAN.index(PLAN.training_corpus("warm-start")),
+        folder=str(R.warm_start("{seed}")),
         settings=PLAN.warm_start_settings(),
     message:
         "Warm start of seed {wildcards.seed}; progress: {log}"
     shell:
-        "parallelsearch warm-start {params.folder:q} --questions {input.questions:q} --index {params.index:q}"
+        "parallelsearch warm-start {params.folder:q} --world {input:q}"
         " --seed {wildcards.seed} --settings {params.settings:q} > {log:q} 2>&1"
 
 
@@ -56,13 +54,14 @@ rule train:
         gpu=lambda wildcards: PLAN.gpus(wildcards.arm),
         nodes=lambda wildcards: PLAN.nodes(wildcards.arm),
     params:
-        folder=R.train("{arm}", "{seed}"),
+        folder=str(R.train("{arm}", "{seed}")),
         policy=lambda wildcards: PLAN.initial_policy(wildcards.seed),
         index=lambda wildcards: PLAN.index(PLAN.training_corpus(wildcards.arm)),
+        questions=lambda wildcards, input: [word for path in input.questions for word in ("--questions", path)],
         settings=lambda wildcards: PLAN.train_settings(wildcards.arm),
     message:
         "Training {wildcards.arm}, seed {wildcards.seed} (GPUs: {resources.gpu}); progress: {log}"
     shell:
         "parallelsearch train {params.folder:q} --arm {wildcards.arm:q} --seed {wildcards.seed}"
-        " --policy {params.policy:q} --index {params.index:q} --questions {input.questions:q}"
+        " --policy {params.policy:q} --index {params.index:q} {params.questions:q}"
         " --settings {params.settings:q} > {log:q} 2>&1"

@@ -1,0 +1,149 @@
+"""The whole study for real, as short as it gets (config/smoke.yaml): every stage, veRL included, and what it leaves."""
+
+from __future__ import annotations
+
+import csv
+import json
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from checkout import Checkout
+
+from parallelsearch.evaluation.episodes import read_episodes
+from parallelsearch.questions.store import read_questions
+
+pytestmark = pytest.mark.slow
+
+SMOKE = ("--configfile", "config/smoke.yaml", "--config", "results=results")
+ARMS = ["search-r1", "parallelsearch"]
+EVALUATED = ["warm-start", *ARMS]
+MAIN_TABLE = [
+    "arm", "seed", "structure", "n", "em", "em_low", "em_high", "f1", "decomposition_ratio", "turns", "llm_calls",
+    "searches", "seconds",
+]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def study(tmp_path_factory: pytest.TempPathFactory) -> Checkout:
+    """The finished smoke study; its results lie in `study.root / "results"`."""
+    checkout = Checkout(tmp_path_factory.mktemp("smoke"))
+    begun = time.monotonic()
+    done = checkout.snakemake(*SMOKE, "all", timeout=1500)
+    assert done.returncode == 0, done.stdout[-6000:]
+    checkout.seconds = time.monotonic() - begun
+    return checkout
+
+
+def episodes_file(study: Checkout, arm: str) -> Path:
+    return study.root / "results" / "eval" / arm / "seed0" / "geoworld.test" / "episodes.parquet"
+
+
+def test_every_policy_answered_every_test_question(
+    study: Checkout, record_property: Callable[[str, object], None]
+) -> None:
+    record_property("smoke_seconds", round(study.seconds))
+    asked = read_questions(study.root / "results" / "questions" / "geoworld.test.parquet")
+    assert len(asked) == 24
+    for arm in EVALUATED:
+        episodes = list(read_episodes(episodes_file(study, arm)))
+        assert [episode.question.qid for episode in episodes] == [question.qid for question in asked]
+        assert all(episode.turns for episode in episodes)
+
+
+@pytest.mark.parametrize("arm", ARMS)
+def test_an_arm_made_both_training_steps_with_verl_and_left_a_policy(study: Checkout, arm: str) -> None:
+    folder = study.root / "results" / "train" / arm / "seed0"
+    steps = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+    assert [step["step"] for step in steps] == [1, 2]
+    assert all(step["seconds"] > 0 and "reward_mean" in step for step in steps)
+    assert any(key.startswith("actor/") for key in steps[0]) and any(key.startswith("critic/") for key in steps[0])
+    done = json.loads((folder / "done.json").read_text())
+    assert (done["arm"], done["seed"], done["steps"]) == (arm, 0, 2)
+    assert done["inputs"] and done["versions"]["verl"]
+    assert (folder / done["policy"] / "config.json").is_file()
+
+
+def test_training_moved_the_weights_and_differently_in_each_arm(study: Checkout) -> None:
+    from safetensors.torch import load_file
+
+    folders = [study.root / "results" / "warm_start" / "seed0"]
+    folders += [study.root / "results" / "train" / arm / "seed0" for arm in ARMS]
+    weights = [load_file(next((folder / "policy").glob("*.safetensors"))) for folder in folders]
+    name = next(key for key in weights[0] if key.endswith("mlp.down_proj.weight"))
+    before, one, other = (tensors[name].float() for tensors in weights)
+    assert not before.equal(one) and not before.equal(other) and not one.equal(other)
+
+
+def test_the_main_table_has_its_columns_every_policy_and_the_numbers_of_the_episodes(study: Checkout) -> None:
+    with (study.root / "results" / "tables" / "geoworld_by_structure.csv").open() as stream:
+        rows = list(csv.DictReader(stream))
+    assert list(rows[0]) == MAIN_TABLE
+    assert {row["arm"] for row in rows} == set(EVALUATED)
+    for arm in EVALUATED:
+        episodes = [episode for episode in read_episodes(episodes_file(study, arm))]
+        for row in (row for row in rows if row["arm"] == arm and row["structure"] == "parallel"):
+            parallel = [episode for episode in episodes if episode.question.structure == "parallel"]
+            assert int(row["n"]) == len(parallel)
+            turns = sum(len(episode.turns) for episode in parallel) / len(parallel)
+            assert float(row["turns"]) == pytest.approx(turns, abs=1e-3)
+    for extension in ("md", "tex"):
+        assert (
+            "parallelsearch" in (study.root / "results" / "tables" / f"geoworld_by_structure.{extension}").read_text()
+        )
+
+
+def test_figures_and_report_are_there_and_the_report_needs_no_other_file(study: Checkout) -> None:
+    results = study.root / "results"
+    for name in ("training_curves", "by_structure", "ablation_grid"):
+        assert (results / "figures" / f"{name}.png").read_bytes().startswith(b"\x89PNG")
+        assert (results / "figures" / f"{name}.pdf").read_bytes().startswith(b"%PDF")
+    page = (results / "report" / "index.html").read_text()
+    assert all(arm in page for arm in ARMS)
+    assert 'src="http' not in page and "<link" not in page
+
+
+def test_mlflow_holds_one_run_for_every_arm_with_its_curve_and_traces(study: Checkout) -> None:
+    from mlflow import MlflowClient
+
+    client = MlflowClient(f"sqlite:///{study.root / 'results' / 'mlflow' / 'mlflow.db'}")
+    experiment = client.get_experiment_by_name("parallelsearch")
+    assert experiment is not None
+    collected = json.loads((study.root / "results" / "mlflow" / "collected.json").read_text())
+    assert {run["arm"] for run in collected["runs"]} == set(EVALUATED) and collected["failed_traces"] == []
+    for run in collected["runs"]:
+        assert client.get_run(run["run_id"]).info.experiment_id == experiment.experiment_id
+        assert run["traces"] == 2
+        if run["arm"] in ARMS:
+            curve = client.get_metric_history(run["run_id"], "reward_mean")
+            assert [point.step for point in curve] == [1, 2]
+
+
+def test_the_merged_configuration_stands_beside_the_results(study: Checkout) -> None:
+    import yaml
+
+    merged = yaml.safe_load((study.root / "results" / "config.yaml").read_text())
+    assert merged["study"]["training"]["steps"] == 2
+    assert merged["arms"]["parallelsearch"]["reward"]["lambda_d"] == 0.15
+
+
+def test_a_finished_study_has_nothing_left_to_do_and_snakemake_can_report_on_it(study: Checkout) -> None:
+    plan = study.plan(*SMOKE, "all")
+    assert "Nothing to be done" in plan.output
+    done = study.snakemake(*SMOKE, "--report", "snakemake-report.html", "all", timeout=300)
+    assert done.returncode == 0, done.stdout
+    assert "train" in (study.root / "snakemake-report.html").read_text()
+
+
+def test_deleted_figures_come_back_and_no_policy_is_touched(study: Checkout) -> None:
+    results = study.root / "results"
+    policies = sorted(results.glob("train/*/seed0/policy/*.safetensors"))
+    before = [path.stat().st_mtime_ns for path in policies]
+    assert len(policies) == len(ARMS)
+    for path in (results / "figures").iterdir():
+        path.unlink()
+    done = study.snakemake(*SMOKE, "figures", timeout=300)
+    assert done.returncode == 0, done.stdout
+    assert (results / "figures" / "training_curves.png").is_file()
+    assert [path.stat().st_mtime_ns for path in policies] == before
