@@ -82,7 +82,7 @@ def test_the_main_table_has_its_columns_every_policy_and_the_numbers_of_the_epis
     assert list(rows[0]) == MAIN_TABLE
     assert {row["arm"] for row in rows} == set(EVALUATED)
     for arm in EVALUATED:
-        episodes = [episode for episode in read_episodes(episodes_file(study, arm))]
+        episodes = list(read_episodes(episodes_file(study, arm)))
         for row in (row for row in rows if row["arm"] == arm and row["structure"] == "parallel"):
             parallel = [episode for episode in episodes if episode.question.structure == "parallel"]
             assert int(row["n"]) == len(parallel)
