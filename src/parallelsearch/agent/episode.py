@@ -7,7 +7,7 @@ ids the engine returned, and of observations that are encoded once, when they ar
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -64,9 +64,14 @@ class _Response:
 
 
 async def run_episode(
-    question: Question, engine: Engine, retriever: Retriever, agent: AgentConfig, sampling: Sampling
+    question: Question,
+    engine: Engine,
+    retriever: Retriever,
+    agent: AgentConfig,
+    sampling: Sampling,
+    on_turn: Callable[[Turn], None] = lambda turn: None,
 ) -> Rollout:
-    """Lets the agent answer `question` within the limits of `agent`.
+    """Lets the agent answer `question` within the limits of `agent`; `on_turn` sees each complete turn.
 
     A failure of the engine or the retriever ends the episode with the matching stop_reason and its text in
     Episode.error; it is never raised and never shown to the model. The response never exceeds
@@ -87,7 +92,7 @@ async def run_episode(
             ),
         )
     else:
-        stop, error = await _run_turns(prompt_ids, response, turns, engine, retriever, agent, sampling)
+        stop, error = await _run_turns(prompt_ids, response, turns, engine, retriever, agent, sampling, on_turn)
     answered = stop is StopReason.ANSWERED
     episode = Episode(
         question=question,
@@ -111,6 +116,7 @@ async def _run_turns(
     retriever: Retriever,
     agent: AgentConfig,
     sampling: Sampling,
+    on_turn: Callable[[Turn], None],
 ) -> tuple[StopReason, str]:
     """Appends to `response` and `turns` until the episode ends; returns why, and the error text of a failure."""
     while True:
@@ -136,6 +142,7 @@ async def _run_turns(
         turns.append(turn)
         stop = _stop_after(parsed, generation, budget, turns, agent)
         if stop is not None:
+            on_turn(turn)
             return stop, ""
         if parsed.action is Action.SEARCH:
             try:
@@ -156,6 +163,7 @@ async def _run_turns(
             observation=observation.text,
             observation_tokens=len(observation.token_ids),
         )
+        on_turn(turns[-1])
 
 
 def generation_text(generation: Generation, tokenizer: Any) -> str:

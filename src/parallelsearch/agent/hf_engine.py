@@ -19,12 +19,14 @@ class HFEngine:
     """Runs a BatchDecoder in a thread of its own, which ends with `close` or with the program."""
 
     def __init__(self, model: Any, tokenizer: Any, *, max_rows: int = 128, stored_bytes: int = 1 << 29) -> None:
+        self.model = model
         self.tokenizer = tokenizer
         self._decoder = BatchDecoder(model, tokenizer, max_rows=max_rows, stored_bytes=stored_bytes)
         self._waiting: list[tuple[DecodeRequest, Future[Generation]]] = []
         self._flying: dict[int, Future[Generation]] = {}
         self._changed = threading.Condition()
         self._decoding = threading.Lock()
+        self._claims = 0  # callers that hold or wait for exclusive use
         self._closed = False
         self._thread = threading.Thread(target=self._run, name="hf-engine", daemon=True)
         self._thread.start()
@@ -69,9 +71,16 @@ class HFEngine:
     @contextmanager
     def exclusive(self) -> Iterator[None]:
         """While the block runs, no token is decoded: the place to change the weights of the model."""
-        with self._decoding:
-            yield
-            self._decoder.forget()
+        with self._changed:
+            self._claims += 1
+        try:
+            with self._decoding:
+                yield
+                self._decoder.forget()
+        finally:
+            with self._changed:
+                self._claims -= 1
+                self._changed.notify()
 
     def close(self) -> None:
         """Ends the thread; requests that are not done fail with an EngineError."""
@@ -83,7 +92,7 @@ class HFEngine:
     def _run(self) -> None:
         while True:
             with self._changed:
-                self._changed.wait_for(lambda: self._waiting or self._decoder.active or self._closed)
+                self._changed.wait_for(self._has_work)
                 if self._closed:
                     self._fail(EngineError("The engine was closed."))
                     return
@@ -101,6 +110,9 @@ class HFEngine:
                 with self._changed, self._decoding:
                     self._decoder.reset()
                     self._fail(EngineError(f"Decoding failed: {type(error).__name__}: {error}"))
+
+    def _has_work(self) -> bool:
+        return self._closed or not self._claims and bool(self._waiting or self._decoder.active)
 
     def _deliver(self, request: DecodeRequest, generation: Generation) -> None:
         future = self._flying.pop(id(request))
