@@ -11,7 +11,7 @@ STAMP := .venv/$(shell cat $(LOCK) pyproject.toml 2>/dev/null | sha256sum | cut 
 # pip says that entries of its own index configuration are ignored; that is no concern of this project's.
 PIP := .venv/bin/python -m pip --disable-pip-version-check -q
 QUIET = 2> >(grep -v "is ignored: it is either a non-existing path or lacks a specific scheme" >&2)
-SNAKEMAKE := snakemake $(if $(CONFIG),--configfile $(CONFIG))
+STUDY := $(if $(CONFIG),--configfile $(CONFIG))
 RESULTS ?= results
 
 export PATH := $(CURDIR)/.venv/bin:$(PATH)
@@ -50,7 +50,7 @@ browser:
 demo: env
 	@parallelsearch doctor
 	@workflow/unlock-after-kill.sh
-	$(SNAKEMAKE) all
+	snakemake all $(STUDY)
 	@echo; cat $(RESULTS)/tables/geoworld_by_structure.md
 	@echo; echo "Report:  $(RESULTS)/report/index.html"
 	@echo "Tables:  $(RESULTS)/tables/    figures: $(RESULTS)/figures/"
@@ -58,7 +58,7 @@ demo: env
 
 report: env
 	@workflow/unlock-after-kill.sh
-	$(SNAKEMAKE) tables figures report
+	snakemake tables figures report $(STUDY)
 
 mlflow: env
 	mlflow ui --backend-store-uri sqlite:///$(RESULTS)/mlflow/mlflow.db --host 127.0.0.1 --port 5000

@@ -30,7 +30,7 @@ def study(tmp_path_factory: pytest.TempPathFactory) -> Checkout:
     """The finished smoke study; its results lie in `study.root / "results"`."""
     checkout = Checkout(tmp_path_factory.mktemp("smoke"))
     begun = time.monotonic()
-    done = checkout.snakemake(*SMOKE, "all", timeout=1500)
+    done = checkout.snakemake("all", *SMOKE, timeout=1500)
     assert done.returncode == 0, done.stdout[-6000:]
     checkout.seconds = time.monotonic() - begun
     return checkout
@@ -129,9 +129,9 @@ def test_the_merged_configuration_stands_beside_the_results(study: Checkout) -> 
 
 
 def test_a_finished_study_has_nothing_left_to_do_and_snakemake_can_report_on_it(study: Checkout) -> None:
-    plan = study.plan(*SMOKE, "all")
+    plan = study.plan("all", *SMOKE)
     assert "Nothing to be done" in plan.output
-    done = study.snakemake(*SMOKE, "--report", "snakemake-report.html", "all", timeout=300)
+    done = study.snakemake("all", "--report", "snakemake-report.html", *SMOKE, timeout=300)
     assert done.returncode == 0, done.stdout
     assert "train" in (study.root / "snakemake-report.html").read_text()
 
@@ -143,7 +143,7 @@ def test_deleted_figures_come_back_and_no_policy_is_touched(study: Checkout) -> 
     assert len(policies) == len(ARMS)
     for path in (results / "figures").iterdir():
         path.unlink()
-    done = study.snakemake(*SMOKE, "figures", timeout=300)
+    done = study.snakemake("figures", *SMOKE, timeout=300)
     assert done.returncode == 0, done.stdout
     assert (results / "figures" / "training_curves.png").is_file()
     assert [path.stat().st_mtime_ns for path in policies] == before
