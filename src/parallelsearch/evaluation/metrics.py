@@ -100,12 +100,12 @@ def compare(episodes: pd.DataFrame, baseline: str, confidence: float = 0.95, sam
     """
     question = ["seed", "structure", "dataset", "split", "qid"]
     counted = episodes[~episodes["failed"]]
-    theirs = counted[counted["arm"] == baseline].set_index(question)
+    theirs = counted[counted["arm"] == baseline].set_index(question).add_suffix("_baseline")
     rows = []
     for arm in counted["arm"].unique():
         if arm == baseline:
             continue
-        pairs = counted[counted["arm"] == arm].set_index(question).join(theirs, how="inner", rsuffix="_baseline")
+        pairs = counted[counted["arm"] == arm].set_index(question).join(theirs, how="inner")
         for (seed, structure), group in pairs.groupby(["seed", "structure"], sort=False):
             row: dict[str, Any] = {"arm": arm, "seed": seed, "structure": structure, "pairs": len(group)}
             for figure, column in (("em", "em"), ("decomposition_ratio", "decomposed"), ("turns", "llm_calls")):
