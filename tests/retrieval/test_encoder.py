@@ -1,0 +1,96 @@
+"""Encoding: batches, prefixes, length limit, cache; and how well the vectors find the right paragraphs."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from parallelsearch.records import Passage
+from parallelsearch.retrieval.encoder import Encoder, length_sorted_batches
+
+QUESTIONS = ["Who wrote Faust?", "When was the Eiffel Tower built, and by whom?", "Capital of Peru"]
+
+
+@given(st.lists(st.integers(1, 600), max_size=200), st.integers(1, 4096))
+def test_batches_hold_every_row_once_within_the_budget(lengths: list[int], budget: int) -> None:
+    batches = length_sorted_batches(lengths, budget)
+    assert sorted(row for batch in batches for row in batch) == list(range(len(lengths)))
+    for batch in batches:
+        assert len(batch) == 1 or len(batch) * max(lengths[row] for row in batch) <= budget
+
+
+def test_batches_are_made_of_similar_lengths() -> None:
+    assert length_sorted_batches([2, 100, 3, 90, 1], 200) == [[1, 3], [2, 0, 4]]
+
+
+def test_vectors_are_unit_length_float32_in_the_order_of_the_texts(encoder: Encoder) -> None:
+    vectors = encoder.encode_queries(QUESTIONS)
+    assert vectors.shape == (3, 384) and vectors.dtype == np.float32
+    assert np.allclose(np.linalg.norm(vectors, axis=1), 1, atol=1e-5)
+    single = np.concatenate([encoder._encode([f"query: {q}"], 2048) for q in QUESTIONS])
+    assert (vectors * single).sum(1).min() > 0.9999
+    assert (vectors[0] * single[1]).sum() < 0.95
+
+
+def test_no_texts_give_no_rows(encoder: Encoder) -> None:
+    assert encoder.encode_queries([]).shape == (0, 384)
+    assert encoder.encode_passages([]).shape == (0, 384)
+
+
+def test_repeated_queries_come_from_the_cache(encoder: Encoder, monkeypatch: pytest.MonkeyPatch) -> None:
+    encoder._cache.clear()
+    encoded: list[str] = []
+    original = encoder._encode
+    monkeypatch.setattr(encoder, "_encode", lambda texts, *rest: (encoded.extend(texts), original(texts, *rest))[1])
+    first = encoder.encode_queries([QUESTIONS[0], QUESTIONS[1], QUESTIONS[0]])
+    again = encoder.encode_queries([QUESTIONS[1], QUESTIONS[2]])
+    assert encoded == [f"query: {q}" for q in QUESTIONS]
+    assert np.array_equal(first[0], first[2]) and np.array_equal(first[1], again[0])
+
+
+def test_the_cache_forgets_the_oldest(encoder: Encoder, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("parallelsearch.retrieval.encoder.CACHED_QUERIES", 2)
+    encoder._cache.clear()
+    encoder.encode_queries(QUESTIONS)
+    encoder.encode_queries(QUESTIONS[1:2])
+    assert list(encoder._cache) == [QUESTIONS[2], QUESTIONS[1]]
+
+
+def test_a_passage_is_cut_at_the_declared_length(encoder: Encoder) -> None:
+    long, longer = (Passage(0, "Words", "word " * count) for count in (600, 5000))
+    vectors = encoder.encode_passages([long, longer])
+    assert np.allclose(vectors[0], vectors[1], atol=1e-6)
+    short = encoder.encode_passages([Passage(0, "Words", "word " * 20)])
+    assert not np.allclose(short[0], vectors[0], atol=1e-3)
+
+
+def test_the_title_is_part_of_a_passage(encoder: Encoder) -> None:
+    named = encoder.encode_passages([Passage(0, title, "He was born in 1879.") for title in ("Einstein", "Goethe")])
+    question = encoder.encode_queries(["When was Einstein born?"])
+    scores = (named @ question.T).ravel()
+    assert scores[0] > scores[1] + 0.02
+
+
+@pytest.mark.slow
+def test_gold_paragraphs_of_hotpotqa_are_found(encoder: Encoder, shared_data: Path) -> None:
+    """Recall@3 over 1,000 paragraphs that hold every gold one; BM25 finds .915, this encoder was measured at .938."""
+    with gzip.open(shared_data / "hotpotqa.jsonl.gz", "rt", encoding="utf-8") as stream:
+        questions = [json.loads(line) for line in stream]
+    questions = [q for q in questions if q["setting"] == "distractor"][:200]
+    gold = [{fact["title"] for fact in q["supporting_facts"]} for q in questions]
+    contexts = [(p["title"], p["text"]) for q in questions for p in q["context"] if p["text"].strip()]
+    wanted = set().union(*gold)
+    ordered = sorted(dict(contexts).items(), key=lambda item: item[0] not in wanted)[:1000]
+    assert wanted <= {title for title, _ in ordered}
+    vectors = encoder.encode_passages([Passage(n, *item) for n, item in enumerate(ordered)])
+    ranked = np.argsort(-(encoder.encode_queries([q["question"] for q in questions]) @ vectors.T), axis=1)
+    found = [
+        len({ordered[i][0] for i in row[:3]} & titles) / len(titles) for row, titles in zip(ranked, gold, strict=True)
+    ]
+    assert np.mean(found) >= 0.90
