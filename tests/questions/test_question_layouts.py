@@ -6,6 +6,7 @@ import bz2
 import gzip
 import json
 from collections.abc import Callable
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +14,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from published_rows import AUTHORS, json_array, json_lines, table, with_number
+from typer.testing import CliRunner
 
 from parallelsearch.errors import DataError
+from parallelsearch.geoworld.commands import app as geoworld_app
 from parallelsearch.questions.reader import Skip, read_file
 from parallelsearch.records import Question, Structure
 
@@ -321,3 +324,14 @@ def test_geoworld_structure_must_agree_with_the_table(write: Write) -> None:
         DataError, match=r"line 1: structure is 'sequential', but type 'comparison' of geoworld is parallel"
     ):
         read_file("geoworld", write(json_lines([row])))
+
+
+def test_what_the_geoworld_generator_writes_is_read_unchanged(tmp_path: Path) -> None:
+    world = tmp_path / "geoworld"
+    settings = {"passages": 400, "train_questions": 40, "dev_questions": 8, "test_questions": 16}
+    result = CliRunner().invoke(geoworld_app, ["build", str(world), "--settings", json.dumps(settings)])
+    assert result.exit_code == 0, result.exception
+    written = [json.loads(line) for line in (world / "questions.test.jsonl").read_text().splitlines()]
+    questions = read_file("geoworld", world / "questions.test.jsonl", split="test").questions
+    assert len(questions) == 16
+    assert [json.loads(json.dumps(asdict(question))) for question in questions] == written

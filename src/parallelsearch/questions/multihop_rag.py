@@ -25,7 +25,7 @@ def details(row: Row, qid: str | None) -> Details:
     return Details(
         type=row.optional_text("question_type", "type"),
         hops=len(titles) or None,  # pieces of evidence; a null_query has none
-        titles=tuple(dict.fromkeys(title for title in titles if title)),
+        titles=tuple(title for title in titles if title),
     )
 
 

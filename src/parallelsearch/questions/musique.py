@@ -30,7 +30,7 @@ def details(row: Row, qid: str | None) -> Details:
     return Details(
         type=graph.group(1) if graph else None,
         hops=hops,
-        titles=tuple(dict.fromkeys(paragraph.text("title") for paragraph in paragraphs)),
+        titles=tuple(paragraph.text("title") for paragraph in paragraphs),
         answerable=row.fields.get("answerable") is not False and not too_few,
     )
 

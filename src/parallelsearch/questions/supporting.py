@@ -8,7 +8,7 @@ from parallelsearch.questions.row import Row
 
 
 def supporting_titles(row: Row) -> tuple[str, ...]:
-    """Titles in `supporting_facts`, each once, in order of first mention; () when the field is absent or null.
+    """Titles in `supporting_facts`, one for each fact, in order; () when the field is absent or null.
 
     Shapes: [title, sentence] pairs (the authors), lists that begin with the title and go on otherwise (AMOR),
     {"title": ..} objects, and one {"title": [..], "sent_id": [..]} object (FlashRAG, `datasets`).
@@ -21,7 +21,7 @@ def supporting_titles(row: Row) -> tuple[str, ...]:
         facts = [{"title": title} for title in row.object("supporting_facts").texts("title")]
     if not isinstance(facts, list):
         raise row.refusal("field 'supporting_facts' is neither a list nor an object with titles")
-    return tuple(dict.fromkeys(_title(row, fact) for fact in facts))
+    return tuple(_title(row, fact) for fact in facts)
 
 
 def _title(row: Row, fact: Any) -> str:
