@@ -1,0 +1,142 @@
+"""The tables of a study over real questions, against figures computed from the episodes in another way."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pandas as pd
+import pyarrow.parquet as pq
+import pytest
+import real_study
+from scipy.stats import binomtest
+
+from parallelsearch.errors import ConfigError, DataError
+from parallelsearch.report import tables
+from parallelsearch.report.study import Study, read_study
+from parallelsearch.report.table import markdown
+
+SETTINGS = json.dumps({"arms": list(real_study.ARMS), "baseline": "search-r1"})
+
+
+@pytest.fixture(scope="module")
+def study(study_files: real_study.RealStudy) -> Study:
+    return read_study(study_files.inputs, SETTINGS)
+
+
+def test_the_main_table_has_exactly_these_columns_and_all_groups(study: Study) -> None:
+    frame = tables.build("hotpotqa_by_structure", study).frame
+    assert list(frame.columns) == [
+        "arm", "seed", "structure", "n", "em", "em_low", "em_high", "f1", "decomposition_ratio", "turns",
+        "llm_calls", "searches", "seconds",
+    ]  # fmt: skip
+    assert list(frame["arm"].unique()) == ["warm-start", *real_study.ARMS]
+    assert len(frame) == 5 * 2 * 2
+    assert not frame.duplicated(["arm", "seed", "structure"]).any()
+
+
+def test_every_figure_of_the_main_table_follows_from_the_episodes_file(
+    study: Study, study_files: real_study.RealStudy
+) -> None:
+    frame = tables.build("hotpotqa_by_structure", study).frame.set_index(["arm", "seed", "structure"])
+    for path in study_files.episodes:
+        rows = pq.read_table(path).to_pandas()
+        rows = rows[rows["stop_reason"] != "retriever_error"]
+        for structure, group in rows.groupby("structure"):
+            row = frame.loc[rows["arm"].iloc[0], rows["seed"].iloc[0], structure]
+            right = sum(
+                answer == gold[0] for answer, gold in zip(group["answer"], group["golden_answers"], strict=True)
+            )
+            interval = binomtest(right, len(group)).proportion_ci(method="wilson")
+            assert row["n"] == len(group)
+            assert row["em"] == pytest.approx(right / len(group))
+            assert (row["em_low"], row["em_high"]) == pytest.approx((interval.low, interval.high))
+            parallel = [any(len(turn["sub_queries"]) > 1 for turn in turns) for turns in group["turns"]]
+            assert row["decomposition_ratio"] == pytest.approx(sum(parallel) / len(group))
+            assert row["turns"] == row["llm_calls"] == pytest.approx(sum(map(len, group["turns"])) / len(group))
+            assert row["seconds"] == pytest.approx(group["seconds"].mean())
+
+
+def test_notes_name_corpus_index_top_k_questions_and_failures(study: Study) -> None:
+    text = markdown(tables.build("hotpotqa_by_structure", study))
+    assert "Corpus hotpotqa-contexts sha256 333333333333; index flat sha256 222222222222; top-k 2" in text
+    assert "questions sha256 444444444444; decoding: temperature 0.0" in text
+    assert "Infrastructure failures: no-search-count-reward 2." in text
+
+
+def test_the_ablation_grid_has_weights_differences_and_the_published_row(study: Study) -> None:
+    table = tables.build("ablation_grid", study)
+    frame = table.frame.set_index(["arm", "seed", "structure"])
+    ours = frame.loc["parallelsearch", 0, "parallel"]
+    assert (ours["lambda_d"], ours["lambda_s"], ours["semantics"]) == (0.15, 0.35, "paper")
+    # Table 4: .656 94.30 2.08 | .650 99.75 2.03
+    published = ["hotpotqa_em", "hotpotqa_decomposition_ratio", "hotpotqa_turns", "2wiki_em", "2wiki_turns"]
+    assert [ours[f"{name}_published"] for name in published] == [0.656, 0.943, 2.08, 0.650, 2.03]
+    base = frame.loc["search-r1", 0, "parallel"]
+    assert ours["em_difference"] == pytest.approx(ours["em"] - base["em"])
+    assert ours["turns_difference_low"] <= ours["turns_difference"] <= ours["turns_difference_high"] < 0
+    assert pd.isna(base["em_difference"])
+    assert pd.isna(base["hotpotqa_em_published"])  # (0, 0) was not published
+    assert pd.isna(frame.loc["parallelsearch", 0, "sequential"]["hotpotqa_em_published"])
+    assert "warm-start" not in table.frame["arm"].to_list()
+    assert any("another data set" in note for note in table.notes)
+
+
+def test_the_details_table_has_all_intervals_and_the_baseline_is_not_compared_with_itself(study: Study) -> None:
+    frame = tables.build("hotpotqa_details", study).frame
+    assert {"turns_low", "seconds_high", "gold_recall", "well_formed", "failures", "em_p"} <= set(frame.columns)
+    assert frame.loc[frame["arm"] == "search-r1", "em_p"].isna().all()
+    assert (frame.loc[frame["arm"] == "parallelsearch", "pairs"] > 0).all()
+
+
+def test_over_seeds_has_one_row_for_each_arm_and_structure(study: Study) -> None:
+    frame = tables.build("hotpotqa_over_seeds", study).frame
+    assert len(frame) == 5 * 2
+    main = tables.build("hotpotqa_by_structure", study).frame
+    for row in frame.to_dict("records"):
+        same = main[(main["arm"] == row["arm"]) & (main["structure"] == row["structure"])]
+        assert row["em"] == pytest.approx(same["em"].mean())
+        assert row["em_sd"] == pytest.approx(same["em"].std())
+
+
+def test_the_training_summary_averages_first_and_last_five_steps(
+    study: Study, study_files: real_study.RealStudy
+) -> None:
+    frame = tables.build("training_summary", study).frame.set_index(["arm", "seed"])
+    assert len(frame) == 4 * 2
+    steps = [json.loads(line) for line in (study_files.runs[0] / "metrics.jsonl").read_text().splitlines()]
+    row = frame.loc["search-r1", 0]
+    assert row["steps"] == len(steps) == 20
+    assert row["seconds"] == pytest.approx(sum(step["seconds"] for step in steps))
+    assert row["reward_first"] == pytest.approx(sum(step["reward_mean"] for step in steps[:5]) / 5)
+    assert row["decomposition_ratio_last"] == pytest.approx(sum(s["decomposition_ratio"] for s in steps[-5:]) / 5)
+    assert row["well_formed_last"] == pytest.approx(sum(step["well_formed"] for step in steps[-5:]) / 5)
+    assert row["complete"] == "yes"
+
+
+def test_mistakes_are_told_in_one_sentence(study: Study, study_files: real_study.RealStudy) -> None:
+    with pytest.raises(DataError, match="no table 'ablation'; known tables: ablation_grid"):
+        tables.build("ablation", study)
+    with pytest.raises(DataError, match="no episode of geoworld; the given files hold hotpotqa"):
+        tables.build("geoworld_by_structure", study)
+    with pytest.raises(DataError, match="no training run was given"):
+        tables.build("ablation_grid", read_study(study_files.episodes, SETTINGS))
+    with pytest.raises(DataError, match="no episodes file was given"):
+        tables.build("hotpotqa_details", read_study(study_files.runs, SETTINGS))
+    with pytest.raises(DataError, match="neither an episodes file"):
+        read_study([Path("notes.txt")], SETTINGS)
+    with pytest.raises(ConfigError, match="unknown key 'base'"):
+        read_study(study_files.inputs, '{"base": "search-r1"}')
+    with pytest.raises(ConfigError, match="not valid JSON"):
+        read_study(study_files.inputs, "baseline=x")
+
+
+def test_two_splits_of_a_data_set_are_not_mixed(
+    tmp_path: Path, study_files: real_study.RealStudy, study: Study
+) -> None:
+    other = tmp_path / "episodes.parquet"
+    table = pq.read_table(study_files.episodes[0])
+    index = table.schema.get_field_index("split")
+    pq.write_table(table.set_column(index, table.schema.field(index), [["train"] * len(table)]), other)
+    with pytest.raises(DataError, match="of the splits dev, train"):
+        tables.build("hotpotqa_by_structure", read_study([*study_files.episodes, other], SETTINGS))
