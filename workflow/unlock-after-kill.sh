@@ -1,12 +1,22 @@
 #!/bin/bash
-# A Snakemake that was killed (kill -9, power cut) leaves its lock behind. Removes it, but only when no Snakemake runs in
-# this folder any more.
+# A Snakemake that was killed (kill -9, power cut) leaves its lock behind, and perhaps jobs that go on without it. Stops those
+# jobs (they would write beside their successors) and removes the lock, but only when no Snakemake runs in this folder.
 set -euo pipefail
 compgen -G ".snakemake/locks/*" >/dev/null || exit 0
+
+here() { [ "$(readlink "/proc/$1/cwd" 2>/dev/null)" = "$PWD" ]; }
+
 for pid in $(pgrep -x snakemake || true); do
-    if [ "$(readlink "/proc/$pid/cwd" 2>/dev/null)" = "$PWD" ]; then
+    if here "$pid"; then
         echo "Another snakemake (process $pid) is running in this folder; wait for it, or stop it." >&2
         exit 1
+    fi
+done
+for pid in $(pgrep -x parallelsearch || true); do
+    # A job of the workflow prints to its log; what somebody started by hand does not.
+    if here "$pid" && [[ "$(readlink "/proc/$pid/fd/1")" == */logs/*/*.log ]]; then
+        echo "Stopping process $pid, a job that a killed run left behind."
+        kill "$pid" && timeout 60 tail --pid="$pid" -f /dev/null || true
     fi
 done
 echo "Removing the lock that a killed run left behind."
