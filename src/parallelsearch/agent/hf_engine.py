@@ -99,6 +99,7 @@ class HFEngine:
                 admitted = []
                 if self._waiting and self._decoder.worth_admitting(len(self._waiting)):
                     room = self._decoder.room
+                    self._waiting = [pair for pair in self._waiting if not pair[1].cancelled()]
                     admitted, self._waiting = self._waiting[:room], self._waiting[room:]
                     self._flying.update({id(request): future for request, future in admitted})
             try:
@@ -112,7 +113,7 @@ class HFEngine:
                     self._fail(EngineError(f"Decoding failed: {type(error).__name__}: {error}"))
 
     def _has_work(self) -> bool:
-        return self._closed or not self._claims and bool(self._waiting or self._decoder.active)
+        return self._closed or (not self._claims and bool(self._waiting or self._decoder.active))
 
     def _deliver(self, request: DecodeRequest, generation: Generation) -> None:
         future = self._flying.pop(id(request))
