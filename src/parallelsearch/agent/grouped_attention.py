@@ -16,7 +16,7 @@ _MODELS = ("llama", "qwen2", "qwen3")  # plain attention: no soft cap, no sinks,
 
 def use_grouped_attention(model: Any) -> bool:
     """Switches a model on a CPU to this attention where its architecture allows it; returns whether it does."""
-    from transformers.masking_utils import ALL_MASK_ATTENTION_FUNCTIONS, sdpa_mask
+    from transformers.masking_utils import ALL_MASK_ATTENTION_FUNCTIONS, eager_mask
     from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
     config = model.config
@@ -25,7 +25,7 @@ def use_grouped_attention(model: Any) -> bool:
     if next(model.parameters()).device.type != "cpu":
         return False
     ALL_ATTENTION_FUNCTIONS.register(NAME, grouped_attention)
-    ALL_MASK_ATTENTION_FUNCTIONS.register(NAME, sdpa_mask)
+    ALL_MASK_ATTENTION_FUNCTIONS.register(NAME, eager_mask)  # additive: made once, not in every layer
     model.set_attn_implementation(NAME)
     return True
 
@@ -41,8 +41,8 @@ def grouped_attention(
 ) -> tuple[torch.Tensor, None]:
     """Attention of `query` [rows, heads, new, size] over key and value [rows, key heads, columns, size].
 
-    `attention_mask` is bool [rows, 1, new, columns], true where a query may look; None means causal. Returns the
-    outputs as [rows, new, heads, size].
+    `attention_mask` is added to the scores, [rows, 1, new, columns]; None means causal. Returns the outputs as
+    [rows, new, heads, size].
     """
     scale = query.shape[-1] ** -0.5 if scaling is None else scaling
     if query.shape[2] > 1:
@@ -55,6 +55,6 @@ def grouped_attention(
     grouped = (query * scale).view(rows * key_heads, heads // key_heads, size)
     scores = torch.bmm(grouped, key.flatten(0, 1).transpose(1, 2)).view(rows, heads, columns)
     if attention_mask is not None:
-        scores = scores.masked_fill(~attention_mask[:, :, 0], float("-inf"))
+        scores = scores + attention_mask[:, :, 0]
     weights = torch.softmax(scores, dim=-1).view(rows * key_heads, heads // key_heads, columns)
     return torch.bmm(weights, value.flatten(0, 1)).view(rows, 1, heads, size), None
