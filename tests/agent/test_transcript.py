@@ -69,6 +69,10 @@ def test_real_transcripts_agree_with_an_independent_count(shared_data, policy):
         (f"{T}<search>a</search>{A}", 0, None, "invalid_action", False),  # a search and an answer in one generation
         (S + f"{T}<answer>Lima</answer> I am sure.", 1, "Lima", "answered", False),
         (S + f"<answer>Lima</answer>{T}", 1, "Lima", "answered", False),
+        # a search that was not closed is none; what follows its information block is a turn of its own
+        (f"{T}<search>a{INFO}{A}", 0, "Lima", "answered", False),
+        (f"{T}<search>a<search>b</search>{INFO}{A}", 0, "Lima", "answered", False),
+        (f"{T}<answer>Rome{INFO}{A}", 0, None, "invalid_action", False),
         # tags inside an information or a think block are not actions
         (S.replace("is a city", "<search>b</search> <answer>Rome</answer>") + A, 1, "Lima", "answered", True),
         (S.replace("is a city", "<search>b</search>") + T, 1, None, "invalid_action", False),

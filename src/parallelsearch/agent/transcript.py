@@ -1,8 +1,9 @@
 """A stored transcript, the text that followed a prompt, read back as an Episode.
 
 An episode that was run here carries its turns; this is for transcripts that come as text only. The text is cut into
-turns after every information block that stands right behind a search, and after every correction message (ours, and the
-one of Search-R1 and ParallelSearch, whose example tags are not actions). Each turn is then read by the rules of the
+turns after every information block that stands right behind a search (also behind one that was not closed, which is
+invalid), and after every correction message (ours, and the one of Search-R1 and ParallelSearch, whose example tags are
+not actions). Each turn is then read by the rules of the
 protocol. A search or an answer inside an information block or a think block is none. A tag that is never closed reaches
 to the end of the text.
 
@@ -84,7 +85,7 @@ def _searches(text: str, correction: str) -> Iterator[tuple[str, str]]:
     start = 0
     previous: Block | None = None
     for block in scan_blocks(text):
-        if block.kind == "information" and previous is not None and previous.kind == "search":
+        if block.kind == "information" and previous is not None and text.startswith("<search>", previous.start):
             end = block.end + len(text[block.end :]) - len(text[block.end :].lstrip())
             yield text[start : previous.end], text[previous.end : end]
             start = end

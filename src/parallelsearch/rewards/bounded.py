@@ -40,7 +40,7 @@ def search_count(episode: Episode, question: Question, weights: RewardConfig) ->
     most = 1 if needs_one_search(question) else max(2, question.hops or 2)
     n = episode.searches
     distance = max(fewest - n, n - most, 0)
-    return -weights.lambda_s * min(distance, LARGEST_DISTANCE)
+    return weights.lambda_s * -min(distance, LARGEST_DISTANCE)
 
 
 def format(episode: Episode, question: Question, weights: RewardConfig) -> float:

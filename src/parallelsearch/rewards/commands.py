@@ -61,7 +61,7 @@ def score_row(row: Row, weights: RewardConfig) -> dict[str, Any]:
         ],
         "decomposed": episode.decomposed,
         "well_formed": episode.well_formed,
-        "reward": reward(episode, question, weights).as_dict(),
+        "reward": {name: round(value, 10) for name, value in reward(episode, question, weights).as_dict().items()},
     }
 
 

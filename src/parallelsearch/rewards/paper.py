@@ -25,7 +25,8 @@ def search_count(episode: Episode, question: Question, weights: RewardConfig) ->
     -lambda_s |n - 1| for parallel and single questions, -lambda_s |min(n, 2) - 2| for all others.
     """
     n = episode.searches
-    return -weights.lambda_s * (abs(n - 1) if needs_one_search(question) else abs(min(n, 2) - 2))
+    distance = abs(n - 1) if needs_one_search(question) else abs(min(n, 2) - 2)
+    return weights.lambda_s * -distance
 
 
 def format(episode: Episode, question: Question, weights: RewardConfig) -> float:
