@@ -3,9 +3,8 @@
 An episode that was run here carries its turns; this is for transcripts that come as text only. The text is cut into
 turns after every information block that stands right behind a search (also behind one that was not closed, which is
 invalid), and after every correction message (ours, and the one of Search-R1 and ParallelSearch, whose example tags are
-not actions). Each turn is then read by the rules of the
-protocol. A search or an answer inside an information block or a think block is none. A tag that is never closed reaches
-to the end of the text.
+not actions). Each turn is then read by the rules of the protocol. A search or an answer inside an information block or
+a think block is none. An information or think block that is never closed reaches to the end of the text.
 
 The answer is that of the one answer block. A transcript with several answer blocks outside think and information blocks
 has no answer: it cannot be told which one was meant, and scoring the best or the last one rewards guessing.
