@@ -15,7 +15,7 @@ from pathlib import Path
 import yaml
 
 from parallelsearch.agent.protocol import is_well_formed, parse_generation, render_hit, render_information
-from parallelsearch.config import WARM_START, load_arm, load_study
+from parallelsearch.config import WARM_START, TrackingConfig, load_arm, load_study
 from parallelsearch.evaluation.episodes import Provenance, write_episodes
 from parallelsearch.files import write_json, write_text
 from parallelsearch.paths import Results
@@ -33,6 +33,7 @@ HABITS = {
     "no-search-count-reward": (0.9, 0.55),
 }
 STEPS = 20
+TRACKING = TrackingConfig(experiment="parallelsearch", uri=None, traces_per_run=3)
 
 
 @dataclass(frozen=True)

@@ -18,6 +18,7 @@ from parallelsearch.evaluation.episodes import SCHEMA, episode_of, read_rows
 from parallelsearch.evaluation.metrics import STRUCTURES
 from parallelsearch.files import sha256
 from parallelsearch.records import SubQuery, Turn
+from parallelsearch.tracking.names import shortened
 from parallelsearch.tracking.results import ArmResult
 from parallelsearch.tracking.runs import TRACES
 from parallelsearch.tracking.store import Store
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from mlflow.entities import Span
 
 NANOSECONDS = 1_000_000_000
+SPAN_NAME_LENGTH = 80
 
 
 @dataclass(frozen=True)
@@ -119,9 +121,10 @@ def write_trace(store: Store, run_id: str, row: dict[str, Any], start: int) -> s
         shown = turn.observation
     failed = episode.stop_reason.is_infrastructure_failure
     status = SpanStatus(SpanStatusCode.ERROR, episode.error) if failed else SpanStatus(SpanStatusCode.OK)
+    outputs = {"answer": episode.answer, "stop_reason": episode.stop_reason.value}
     store.client.end_trace(
         root.trace_id,
-        outputs={"answer": episode.answer, "stop_reason": episode.stop_reason.value, "error": episode.error},
+        outputs=outputs | ({"error": episode.error} if episode.error else {}),
         status=status,
         end_time_ns=max(clock, start + _duration(episode.seconds)),
     )
@@ -160,7 +163,7 @@ def _write_turn(client: MlflowClient, root: Span, number: int, turn: Turn, start
     )
     for query in turn.sub_queries:
         span = client.start_span(
-            "sub-query",
+            f"sub-query: {shortened(query.text, SPAN_NAME_LENGTH)}",
             root.trace_id,
             search.span_id,
             span_type=SpanType.RETRIEVER,
