@@ -88,7 +88,7 @@ class AgentConfig(Section):
     """The limits of an episode and what the model is shown. Lengths are in tokens of the policy's tokenizer."""
 
     prompt: PROMPTS = Field("short", description="Prompt template.")
-    top_k: int = Field(2, ge=1, description="Passages retrieved for each sub-query.")
+    top_k: int = Field(1, ge=1, description="Passages retrieved for each sub-query.")
     max_search_turns: int = Field(4, ge=1, description="Search turns; one more generation may give the answer.")
     max_sub_queries: int = Field(4, ge=1, description="Sub-queries searched in one turn; further ones are dropped.")
     max_generation_tokens: int = Field(64, ge=4, description="Tokens of one generation.")
@@ -107,7 +107,7 @@ class PolicyConfig(Section):
     vocabulary: int = Field(1024, ge=300, description="Tokens of the byte-level BPE tokenizer (source: scratch).")
     hidden_size: int = Field(128, ge=16, description="Width (source: scratch).")
     layers: int = Field(4, ge=1, description="Transformer layers (source: scratch).")
-    heads: int = Field(4, ge=1, description="Attention heads (source: scratch).")
+    heads: int = Field(2, ge=1, description="Attention heads (source: scratch).")
 
 
 class WarmStartConfig(Section):

@@ -1,0 +1,146 @@
+"""`parallelsearch evaluate` and `parallelsearch ask`: a policy answers a question set, or one question by hand."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from parallelsearch.config import AgentConfig, EvaluationConfig, RewardConfig, Section, from_json
+from parallelsearch.records import Episode, Question, Structure, Turn
+
+app = typer.Typer(no_args_is_help=True)
+
+
+class EvaluateSettings(Section):
+    """What `evaluate` reads of a study."""
+
+    agent: AgentConfig = AgentConfig()
+    reward: RewardConfig | None = None
+    evaluation: EvaluationConfig = EvaluationConfig()
+
+
+@app.command()
+def evaluate(
+    out: Annotated[Path, typer.Argument(help="episodes.parquet to write.")],
+    arm: Annotated[str, typer.Option(help="Name of the arm.")],
+    seed: Annotated[int, typer.Option(help="Seed of the arm.")],
+    policy: Annotated[Path, typer.Option(help="Folder of the run (with done.json), or of a model.")],
+    index: Annotated[Path, typer.Option(help="Index folder.")],
+    questions: Annotated[Path, typer.Option(help="Question file.")],
+    settings: Annotated[str, typer.Option(help="JSON object with agent, reward and evaluation.")] = "{}",
+) -> None:
+    """Every question is answered once; every episode is one row."""
+    import asyncio
+
+    from rich.progress import Progress
+
+    from parallelsearch.agent.hf_engine import HFEngine
+    from parallelsearch.evaluation.answering import answer_all
+    from parallelsearch.evaluation.episodes import write_episodes
+    from parallelsearch.questions.store import read_questions
+    from parallelsearch.retrieval.retriever import LocalRetriever
+    from parallelsearch.rewards.compose import score
+
+    config = from_json(EvaluateSettings, settings, "evaluate --settings")
+    model = _model_folder(policy)
+    asked = read_questions(questions)
+    if config.evaluation.limit:
+        asked = asked[: config.evaluation.limit]
+    retriever = LocalRetriever.open(index)
+    engine = HFEngine.open(model, device=config.evaluation.device, max_rows=config.evaluation.batch_size)
+    with Progress(transient=True) as progress:
+        task = progress.add_task(f"{arm}, seed {seed}", total=len(asked))
+        rollouts = asyncio.run(
+            answer_all(
+                asked,
+                engine,
+                retriever,
+                config.agent,
+                temperature=config.evaluation.temperature,
+                seed=seed,
+                in_flight=config.evaluation.batch_size,
+                finished=lambda rollout: progress.advance(task),
+            )
+        )
+    engine.close()
+    scored = [
+        (episode, score(episode, episode.question, config.reward) if config.reward else None)
+        for episode in (rollout.episode for rollout in rollouts)
+    ]
+    provenance = _provenance(model, index, questions, config)
+    write_episodes(out, scored, arm=arm, seed=seed, provenance=provenance)
+    failures = sum(episode.stop_reason.is_infrastructure_failure for episode, _ in scored)
+    typer.echo(f"{out}: {len(scored)} episodes" + (f", {failures} of them failed" if failures else ""))
+
+
+@app.command()
+def ask(
+    question: Annotated[str, typer.Argument(help="The question.")],
+    policy: Annotated[Path, typer.Option(help="Folder of a run (with done.json), or of a model.")],
+    index: Annotated[Path, typer.Option(help="Index folder.")],
+    temperature: Annotated[float, typer.Option(min=0, help="0: greedy.")] = 0.0,
+    seed: Annotated[int, typer.Option(help="Seed of the sampling.")] = 0,
+    settings: Annotated[str, typer.Option(help="JSON object with the keys of the section agent.")] = "{}",
+) -> None:
+    """Answers one question; every turn is printed as it happens."""
+    import asyncio
+
+    from parallelsearch.agent.engine import Sampling
+    from parallelsearch.agent.episode import run_episode
+    from parallelsearch.agent.hf_engine import HFEngine
+    from parallelsearch.retrieval.retriever import LocalRetriever
+
+    agent = from_json(AgentConfig, settings, "ask --settings")
+    engine, retriever = HFEngine.open(_model_folder(policy)), LocalRetriever.open(index)
+    asked = Question("by-hand", "by-hand", "by-hand", question, (), "by-hand", Structure.OTHER)
+    sampling = Sampling(temperature, seed=seed if temperature > 0 else None)
+    rollout = asyncio.run(run_episode(asked, engine, retriever, agent, sampling, on_turn=_print_turn))
+    engine.close()
+    typer.echo(_outcome(rollout.episode))
+
+
+def _print_turn(turn: Turn) -> None:
+    typer.secho(turn.text.strip(), fg="cyan")
+    if turn.observation:
+        typer.echo(turn.observation.strip())
+        typer.secho(
+            f"[{len(turn.sub_queries)} sub-queries in one search, {turn.search_seconds:.3f} s;"
+            f" generation {turn.generate_seconds:.3f} s]",
+            dim=True,
+        )
+
+
+def _outcome(episode: Episode) -> str:
+    found = episode.answer if episode.answer is not None else f"no answer ({episode.stop_reason})"
+    error = f" {episode.error}" if episode.error else ""
+    return (
+        f"Answer: {found}{error}\n{episode.llm_calls} LLM calls, {episode.searches} searches,"
+        f" {'decomposed' if episode.decomposed else 'not decomposed'}, {episode.seconds:.2f} s"
+    )
+
+
+def _model_folder(policy: Path) -> Path:
+    from parallelsearch.training.run_folder import policy_folder
+
+    return policy if (policy / "config.json").exists() else policy_folder(policy)
+
+
+def _provenance(model: Path, index: Path, questions: Path, config: EvaluateSettings) -> Any:
+    from parallelsearch.evaluation.episodes import Provenance
+    from parallelsearch.files import read_json, sha256
+
+    manifest = read_json(index / "manifest.json")
+    weights = sorted(model.glob("*.safetensors"))
+    return Provenance(
+        policy_sha256=sha256(weights[0]) if weights else "",
+        index_sha256=manifest["sha256"],
+        corpus_sha256=manifest["corpus"]["sha256"],
+        questions_sha256=sha256(questions),
+        top_k=config.agent.top_k,
+        decoding={"temperature": config.evaluation.temperature, "engine": "hf"},
+        config=config.model_dump(),
+        corpus=Path(manifest["corpus"]["path"]).name,
+        index=manifest["kind"],
+    )

@@ -1,0 +1,33 @@
+"""The encyclopedia's articles: one passage a country, one a city."""
+
+from __future__ import annotations
+
+from parallelsearch.geoworld.facts import City, Country, World
+from parallelsearch.records import Passage
+
+
+def country_text(country: Country) -> str:
+    """Article of a country."""
+    borders = {0: "no other country", 1: "1 other country"}.get(country.borders, f"{country.borders} other countries")
+    return (
+        f"{country.name} is a country in {country.continent}. Its capital is {country.capital}."
+        f" Its currency is the {country.currency}. It has {country.population} thousand inhabitants."
+        f" It borders {borders}."
+    )
+
+
+def city_text(city: City) -> str:
+    """Article of a city."""
+    kind = "the capital" if city.is_capital else "a city"
+    side = "north" if city.latitude >= 0 else "south"
+    return (
+        f"{city.name} is {kind} of {city.country}. It has {city.population} thousand inhabitants"
+        f" and lies {abs(city.latitude)} degrees {side}."
+    )
+
+
+def passages_of(world: World) -> list[Passage]:
+    """All articles, countries first, each kind in alphabetical order; ids are row numbers."""
+    articles = [(name, country_text(world.countries[name])) for name in sorted(world.countries)]
+    articles += [(name, city_text(world.cities[name])) for name in sorted(world.cities)]
+    return [Passage(id, title, text) for id, (title, text) in enumerate(articles)]

@@ -1,0 +1,178 @@
+"""The house's episode loop as a veRL agent loop: rollouts, rewards and one record an episode for the training curves.
+
+veRL instantiates this class for every episode in its agent-loop workers. What it needs of the arm lies in one JSON
+file in the run's folder (see verl_job.py). A failure of the infrastructure gives an episode whose tokens are all masked
+out: it never enters a loss.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+from verl.experimental.agent_loop.agent_loop import AgentLoopBase, AgentLoopMetrics, AgentLoopOutput
+
+from parallelsearch.agent.engine import FinishReason, Generation, Sampling
+from parallelsearch.agent.episode import Rollout, run_episode
+from parallelsearch.config import AgentConfig, RewardConfig, Section
+from parallelsearch.errors import EngineError
+from parallelsearch.records import Question, Structure
+from parallelsearch.retrieval.retriever import Retriever
+from parallelsearch.rewards.compose import RewardBreakdown, score
+
+_POLICY_VERSION_KEYS = ("global_steps", "min_global_steps", "max_global_steps")
+
+
+class LoopSettings(Section):
+    """What the agent-loop workers read: the arm, the retriever (a folder or a URL), and where records go."""
+
+    agent: AgentConfig
+    reward: RewardConfig
+    seed: int
+    index: str
+    retriever_url: str | None = None
+    records: str
+
+
+@dataclass(slots=True)
+class VerlEngine:
+    """veRL's generation servers as an Engine. `versions` collects which weights generated the episode."""
+
+    server: Any
+    tokenizer: Any
+    parameters: dict[str, Any]
+    request_id: str
+    versions: dict[str, Any]
+
+    async def generate(
+        self, token_ids: Sequence[int], *, max_tokens: int, stop: Sequence[str], sampling: Sampling
+    ) -> Generation:
+        """See Engine.generate. Temperature and nucleus are veRL's own settings; the seed is the episode's."""
+        parameters = {
+            **self.parameters,
+            "max_tokens": max_tokens,
+            "stop": list(stop),
+            "include_stop_str_in_output": True,
+        }
+        if sampling.seed is not None:
+            parameters["seed"] = sampling.seed % 2**31
+        reply = await self.server.generate(
+            request_id=self.request_id, prompt_ids=list(token_ids), sampling_params=parameters
+        )
+        self.versions |= {key: reply.extra_fields[key] for key in _POLICY_VERSION_KEYS if key in reply.extra_fields}
+        ids = [int(token) for token in reply.token_ids]
+        if not ids:
+            raise EngineError("The generation server returned no token; see its log.")
+        if ids[-1] == self.tokenizer.eos_token_id:
+            reason: FinishReason = "eos"
+        else:
+            reason = "length" if reply.extra_fields.get("finish_reason") == "length" else "stop_string"
+        return Generation(ids, list(reply.log_probs or [0.0] * len(ids)), reason)
+
+
+class EpisodeLoop(AgentLoopBase):
+    """One question, one episode."""
+
+    def __init__(self, *args: Any, settings: str, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.settings = read_settings(settings)
+
+    async def run(self, sampling_params: dict[str, Any], **row: Any) -> AgentLoopOutput:
+        """`row` is a row of the data file written by verl_job.write_data, with what veRL adds to it."""
+        question = question_of(row["extra_info"]["question"])
+        versions: dict[str, Any] = {}
+        engine = VerlEngine(self.server_manager, self.tokenizer, sampling_params, uuid4().hex, versions)
+        step = int(row.get("global_steps", 0))
+        seed = episode_seed(self.settings.seed, step, int(row["extra_info"]["index"]), int(row.get("session_id", 0)))
+        rollout = await run_episode(
+            question, engine, open_retriever(self.settings), self.settings.agent, Sampling(1.0, seed=seed)
+        )
+        reward = score(rollout.episode, question, self.settings.reward)
+        write_record(self.settings, step, row, rollout, reward)
+        return loop_output(rollout, reward.total, versions, bool(sampling_params.get("logprobs")), self.tokenizer)
+
+
+def loop_output(
+    rollout: Rollout, reward: float, versions: dict[str, Any], with_log_probs: bool, tokenizer: Any
+) -> AgentLoopOutput:
+    """The rollout in veRL's form; the reward stands on the last token. A failed episode is one masked token."""
+    ids, mask, log_probs = rollout.response_ids, rollout.trains_on, rollout.log_probs
+    failed = rollout.episode.stop_reason.is_infrastructure_failure
+    if failed or not ids:
+        ids, mask, log_probs, reward = [tokenizer.eos_token_id], [0], [0.0], 0.0
+    turns = rollout.episode.turns
+    return AgentLoopOutput(
+        prompt_ids=rollout.prompt_ids,
+        response_ids=ids,
+        response_mask=mask,
+        response_logprobs=log_probs if with_log_probs else None,
+        reward_score=reward,
+        num_turns=len(turns),
+        metrics=AgentLoopMetrics(
+            generate_sequences=sum(turn.generate_seconds for turn in turns),
+            tool_calls=sum(turn.search_seconds for turn in turns),
+        ),
+        extra_fields={**versions, "turn_scores": [], "tool_rewards": []},
+    )
+
+
+def question_of(text: str) -> Question:
+    """A Question out of the JSON that write_data put into a row."""
+    values = json.loads(text)
+    for key in ("golden_answers", "supporting_titles", "supporting_ids"):
+        values[key] = tuple(values[key])
+    return Question(**{**values, "structure": Structure(values["structure"])})
+
+
+def episode_seed(seed: int, step: int, row: int, session: int) -> int:
+    """A seed of its own for every episode of a run: the same run draws the same tokens from the same weights."""
+    return (((seed * 1_000_003 + step) * 1_000_003 + row) * 1_009 + session) % 2**61
+
+
+@cache
+def read_settings(path: str) -> LoopSettings:
+    """The arm's settings, read once in each process."""
+    return LoopSettings.model_validate_json(Path(path).read_text(encoding="utf-8"))
+
+
+@cache
+def open_retriever(settings: LoopSettings) -> Retriever:
+    """The index in this process, or a client of the retriever server; opened once in each process."""
+    if settings.retriever_url:
+        from parallelsearch.retrieval.client import HttpRetriever
+
+        return HttpRetriever(settings.retriever_url)
+    from parallelsearch.retrieval.retriever import LocalRetriever
+
+    return LocalRetriever.open(Path(settings.index))
+
+
+def write_record(
+    settings: LoopSettings, step: int, row: dict[str, Any], rollout: Rollout, reward: RewardBreakdown
+) -> None:
+    """Appends what the training curves need of one episode to this process's file of records."""
+    episode = rollout.episode
+    record = {
+        "step": step,
+        "episode": f"{row.get('uid', '')}/{row.get('session_id', 0)}",
+        "qid": episode.question.qid,
+        "structure": episode.question.structure,
+        "reward": reward.as_dict(),
+        "decomposed": episode.decomposed,
+        "llm_calls": episode.llm_calls,
+        "searches": episode.searches,
+        "well_formed": episode.well_formed,
+        "stop_reason": episode.stop_reason,
+        "model_tokens": sum(rollout.trains_on),
+        "response_tokens": len(rollout.response_ids),
+        "seconds": episode.seconds,
+        "error": episode.error,
+    }
+    with (Path(settings.records) / f"{os.uname().nodename}-{os.getpid()}.jsonl").open("a", encoding="utf-8") as stream:
+        stream.write(json.dumps(record) + "\n")

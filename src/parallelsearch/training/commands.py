@@ -1,0 +1,97 @@
+"""`parallelsearch warm-start` and `parallelsearch train`."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from parallelsearch.config import AgentConfig, ArmConfig, PolicyConfig, Section, WarmStartConfig, from_json
+
+app = typer.Typer(no_args_is_help=True)
+
+
+class WarmStartSettings(Section):
+    """What `warm-start` reads of a study."""
+
+    agent: AgentConfig = AgentConfig()
+    policy: PolicyConfig = PolicyConfig()
+    warm_start: WarmStartConfig = WarmStartConfig()
+
+
+@app.command("warm-start")
+def warm_start_command(
+    out: Annotated[Path, typer.Argument(help="Folder of the run.")],
+    world: Annotated[Path, typer.Option(help="facts.train.json of GeoWorld.")],
+    seed: Annotated[int, typer.Option(help="Seed of weights and demonstrations.")] = 0,
+    settings: Annotated[str, typer.Option(help="JSON object with agent, policy and warm_start.")] = "{}",
+) -> None:
+    """Trains a small policy on demonstrations; writes policy/, metrics.jsonl, config.yaml and done.json."""
+    from parallelsearch.files import sha256
+    from parallelsearch.geoworld.facts import read_facts
+    from parallelsearch.training.run_folder import finish_run, start_run
+    from parallelsearch.training.warm_start import warm_start
+
+    config = from_json(WarmStartSettings, settings, "warm-start --settings")
+    inputs = {"world": sha256(world)}
+    full = {**config.model_dump(), "seed": seed, "inputs": inputs}
+    start_run(out, full)
+    started = time.monotonic()
+    metrics = warm_start(out, read_facts(world), config.agent, config.policy, config.warm_start, seed)
+    finish_run(out, full, inputs, seed=seed, seconds=time.monotonic() - started, **metrics)
+    typer.echo(
+        f"{out}: {metrics['step']} steps, token accuracy {metrics['token_accuracy']:.3f},"
+        f" {metrics['parallel_share']:.0%} of the demonstrations that could search in parallel did"
+    )
+
+
+@app.command()
+def train(
+    out: Annotated[Path, typer.Argument(help="Folder of the run.")],
+    arm: Annotated[str, typer.Option(help="Name of the arm.")],
+    policy: Annotated[str, typer.Option(help="Folder of the warm start, or a published model.")],
+    index: Annotated[Path, typer.Option(help="Index folder.")],
+    questions: Annotated[list[Path], typer.Option(help="Question file; repeatable.")],
+    settings: Annotated[str, typer.Option(help="JSON object: the arm, complete.")],
+    seed: Annotated[int, typer.Option(help="Seed.")] = 0,
+) -> None:
+    """Trains one arm with veRL; writes policy/, metrics.jsonl, config.yaml and done.json."""
+    from parallelsearch.questions.store import read_questions
+    from parallelsearch.training.run_folder import finish_run, policy_folder, start_run
+    from parallelsearch.training.verl_job import clear_checkpoints, run_job
+
+    config = from_json(ArmConfig, settings, "train --settings")
+    start = str(policy_folder(Path(policy))) if (Path(policy) / "done.json").exists() else policy
+    inputs = _inputs(start, index, questions)
+    full = {**config.model_dump(), "seed": seed, "inputs": inputs}
+    start_run(out, full)
+    started = time.monotonic()
+    asked = [question for path in questions for question in read_questions(path)]
+    metrics = run_job(out, config, seed, start, index, asked, on_step=_print_step)
+    finish_run(out, full, inputs, arm=arm, seed=seed, steps=config.training.steps, seconds=time.monotonic() - started)
+    clear_checkpoints(out)
+    typer.echo(
+        f"{out}: {config.training.steps} steps, last sampled reward {metrics.get('reward_mean', float('nan')):.3f}"
+    )
+
+
+def _inputs(policy: str, index: Path, questions: list[Path]) -> dict[str, str]:
+    from parallelsearch.files import read_json, sha256
+
+    weights = sorted(Path(policy).glob("*.safetensors")) if Path(policy).is_dir() else []
+    return {
+        "policy": sha256(weights[0]) if weights else policy,
+        "index": read_json(index / "manifest.json")["sha256"],
+        **{f"questions/{path.name}": sha256(path) for path in questions},
+    }
+
+
+def _print_step(row: dict[str, Any]) -> None:
+    typer.echo(
+        f"step {row['step']}: reward {row.get('reward_mean', 0):.3f}, EM {row.get('em', 0):.3f},"
+        f" decomposed parallel {row.get('decomposition_ratio/parallel', 0):.2f}"
+        f" sequential {row.get('decomposition_ratio/sequential', 0):.2f}, turns {row.get('turns', 0):.2f},"
+        f" well-formed {row.get('well_formed', 0):.2f}, {row['seconds']:.1f} s"
+    )

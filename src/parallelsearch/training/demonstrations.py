@@ -1,0 +1,83 @@
+"""Demonstrations for the warm start: transcripts that answer a drafted question, in parallel or one by one."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from parallelsearch.agent.protocol import render_hit, render_information
+from parallelsearch.geoworld.facts import World
+from parallelsearch.geoworld.fiction import Fiction
+from parallelsearch.geoworld.passages import city_text, country_text
+from parallelsearch.geoworld.questions import TYPE_SHARES, draw
+from parallelsearch.geoworld.templates import Draft, LookUp
+from parallelsearch.records import Hit, Passage
+
+GOLD_RANK_ONE = 0.8  # share of look-ups whose passage stands first among those shown; it stands second otherwise
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """A piece of a demonstration; the loss covers it only when the policy would have generated it."""
+
+    text: str
+    trains_on: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Demonstration:
+    """A question with the pieces that follow its prompt, in order."""
+
+    draft: Draft
+    parallel: bool
+    segments: tuple[Segment, ...]
+
+
+def demonstrations(real: World, parallel_share: float, top_k: int, rng: random.Random) -> Iterator[Demonstration]:
+    """Endless demonstrations over fictional worlds in the likeness of `real`.
+
+    Where a level of look-ups has more than one, a share of `parallel_share` searches them in one turn, the rest one by
+    one.
+    """
+    fiction = Fiction(real)
+    types, shares = list(TYPE_SHARES), list(TYPE_SHARES.values())
+    while True:
+        world = fiction.draw(rng)
+        for _ in range(4):
+            draft = draw(world, rng, rng.choices(types, shares)[0])
+            if draft is None:  # all its countries may lie on one continent, say
+                break
+            parallel = rng.random() < parallel_share and any(len(level) > 1 for level in draft.levels)
+            yield Demonstration(draft, parallel, segments(draft, world, parallel, top_k, rng))
+
+
+def segments(draft: Draft, world: World, parallel: bool, top_k: int, rng: random.Random) -> tuple[Segment, ...]:
+    """The pieces of one demonstration: a level's look-ups in one search (`parallel`) or one search each."""
+    steps: list[tuple[LookUp, ...]] = []
+    for level in draft.levels:
+        steps += [level] if parallel else [(look_up,) for look_up in level]
+    pieces: list[Segment] = []
+    notes: list[str] = []
+    for step in steps:
+        thought = "".join(f"{note}. " for note in notes) + f"I need {' and '.join(look_up.title for look_up in step)}."
+        query = " ## ".join(look_up.title for look_up in step)
+        pieces.append(Segment(f"<think> {thought} </think>\n<search> {query} </search>", True))
+        results = [(look_up.title, _rendered_hits(look_up.title, world, top_k, rng)) for look_up in step]
+        pieces.append(Segment(render_information(results), False))
+        notes += [f"{look_up.title}: {look_up.fact}" for look_up in step]
+    thought = "".join(f"{note}. " for note in notes).strip()
+    pieces.append(Segment(f"<think> {thought} </think>\n<answer> {draft.answer} </answer>", True))
+    return tuple(pieces)
+
+
+def _rendered_hits(title: str, world: World, top_k: int, rng: random.Random) -> str:
+    kin = world.countries if title in world.countries else world.cities
+    others = rng.sample([name for name in kin if name != title], min(top_k - 1, len(kin) - 1))
+    names = [title, *others] if rng.random() < GOLD_RANK_ONE or not others else [others[0], title, *others[1:]]
+    hits = (Hit(Passage(0, name, _text(name, world)), 0.0) for name in names)
+    return "".join(render_hit(rank, hit) for rank, hit in enumerate(hits, 1))
+
+
+def _text(name: str, world: World) -> str:
+    return country_text(world.countries[name]) if name in world.countries else city_text(world.cities[name])

@@ -1,0 +1,86 @@
+"""The folder of a run: metrics.jsonl while it goes on, config.yaml beside it, done.json last."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import platform
+from collections.abc import Mapping
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from parallelsearch.errors import DataError
+from parallelsearch.files import read_json, write_json, write_text
+
+VERSIONED = ("verl", "torch", "transformers", "ray", "faiss-cpu", "parallelsearch")
+
+
+class MetricsLog:
+    """metrics.jsonl: one JSON object a step, flushed at once; steps after `keep_up_to` are cut off on opening."""
+
+    def __init__(self, path: Path, keep_up_to: int = 0) -> None:
+        self._path = path
+        kept = [row for row in read_metrics(path, tolerant=True) if row["step"] <= keep_up_to] if path.exists() else []
+        write_text(path, "".join(json.dumps(row) + "\n" for row in kept))
+
+    def append(self, row: Mapping[str, Any]) -> None:
+        with self._path.open("a", encoding="utf-8") as stream:
+            stream.write(json.dumps(row) + "\n")
+
+
+def read_metrics(path: Path, tolerant: bool = False) -> list[dict[str, Any]]:
+    """Rows of metrics.jsonl; a broken line is a DataError with its number (`tolerant`: reading ends there)."""
+    rows = []
+    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+        try:
+            rows.append(json.loads(line))
+        except json.JSONDecodeError:
+            if tolerant:
+                break
+            raise DataError(f"{path}, line {number} is not JSON; delete the run's folder and run it again.") from None
+    return rows
+
+
+def config_sha256(config: Mapping[str, Any]) -> str:
+    """SHA-256 of a configuration in canonical JSON."""
+    return hashlib.sha256(json.dumps(config, sort_keys=True).encode()).hexdigest()
+
+
+def start_run(folder: Path, config: Mapping[str, Any]) -> None:
+    """Opens the folder of a run and writes config.yaml.
+
+    An unfinished run with the same configuration is gone on with. A run with another configuration is set aside
+    (renamed with its configuration's hash), never overwritten and never resumed.
+    """
+    path = folder / "config.yaml"
+    wanted = json.loads(json.dumps(config))
+    if path.exists() and (before := yaml.safe_load(path.read_text(encoding="utf-8"))) != wanted:
+        folder.rename(_free_name(folder, config_sha256(before)[:8]))
+    folder.mkdir(parents=True, exist_ok=True)
+    write_text(path, yaml.safe_dump(wanted, sort_keys=False, allow_unicode=True))
+
+
+def _free_name(folder: Path, suffix: str) -> Path:
+    names = (folder.with_name(f"{folder.name}.superseded-{suffix}{n or ''}") for n in range(10_000))
+    return next(name for name in names if not name.exists())
+
+
+def finish_run(folder: Path, config: Mapping[str, Any], inputs: Mapping[str, str], **facts: Any) -> None:
+    """Writes done.json, the mark of a complete run."""
+    versions = {"python": platform.python_version()}
+    for package in VERSIONED:
+        versions[package] = metadata.version(package)
+    done = {**facts, "policy": "policy", "config_sha256": config_sha256(config), "inputs": dict(inputs)}
+    write_json(folder / "done.json", {**done, "versions": versions})
+
+
+def policy_folder(run: Path) -> Path:
+    """The policy of a complete run; a run without done.json, or without its policy, is refused."""
+    done = read_json(run / "done.json")
+    folder = run / done["policy"]
+    if not (folder / "config.json").exists():
+        raise DataError(f"{run / 'done.json'} names the policy {folder}, which is missing; train the arm again.")
+    return folder

@@ -1,0 +1,60 @@
+"""Makes veRL 0.9.1 run on a CPU. Imported by veRL itself, in every process (VERL_USE_EXTERNAL_MODULES).
+
+Registered through veRL's extension points: the CPU platform and the rollout engine `hf`. Replaced, because veRL has no
+setting for it (file and line of veRL 0.9.1):
+
+- the process group's default backend `cpu:gloo,<device>:<backend>` (utils/distributed.py:89) names the CPU twice;
+- CPU offloading of forward-only engines pins memory (workers/engine/fsdp/transformer_impl.py:462), which needs a GPU;
+- the critic is loaded with flash attention 2 (utils/model.py:649), which needs a GPU.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import verl.utils.distributed as distributed
+import verl.utils.fsdp_utils as fsdp_utils
+import verl.utils.model as model_utils
+from verl.plugin.platform import set_platform
+from verl.workers.rollout import base, replica
+
+from parallelsearch.training.verl_cpu.platform import CpuPlatform
+
+set_platform(CpuPlatform())
+
+_initialize_process_group = distributed.initialize_global_process_group_ray
+_OffloadPolicy = fsdp_utils.CPUOffloadPolicy
+
+
+def _initialize_gloo(timeout_second: int | None = None, backend: str | None = None) -> Any:
+    return _initialize_process_group(timeout_second=timeout_second, backend=backend or "cpu:gloo")
+
+
+class _UnpinnedOffloadPolicy(_OffloadPolicy):
+    def __init__(self, pin_memory: bool = False) -> None:
+        super().__init__(pin_memory=False)
+
+
+def _load_value_model(local_path: str, torch_dtype: Any, model_config: Any, trust_remote_code: bool) -> Any:
+    from transformers import AutoModelForTokenClassification
+
+    return AutoModelForTokenClassification.from_pretrained(
+        local_path,
+        dtype=torch_dtype,
+        config=model_config,
+        attn_implementation=getattr(model_config, "_attn_implementation", None) or "sdpa",
+        trust_remote_code=trust_remote_code,
+    )
+
+
+def _load_replica_class() -> type:
+    from parallelsearch.training.verl_cpu.rollout_server import HFReplica
+
+    return HFReplica
+
+
+distributed.initialize_global_process_group_ray = _initialize_gloo
+fsdp_utils.CPUOffloadPolicy = _UnpinnedOffloadPolicy  # type: ignore[misc]
+model_utils.load_valuehead_model = _load_value_model
+base._ROLLOUT_REGISTRY[("hf", "async")] = "parallelsearch.training.verl_cpu.rollout_server.HFWeightSender"
+replica.RolloutReplicaRegistry.register("hf", _load_replica_class)

@@ -1,0 +1,178 @@
+"""The warm start: a policy learns the protocol from demonstrations before reinforcement learning.
+
+Every batch is made from the seed and the step alone, so that a killed run goes on from its last checkpoint with the
+batches it would have seen.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import count, islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from parallelsearch.agent.prompts import prompt_token_ids
+from parallelsearch.config import AgentConfig, PolicyConfig, WarmStartConfig
+from parallelsearch.files import replacing
+from parallelsearch.geoworld.facts import World
+from parallelsearch.retrieval.encoder import has_bf16_instructions
+from parallelsearch.training.demonstrations import Demonstration, demonstrations
+from parallelsearch.training.policy import build_policy, save_policy, train_tokenizer
+from parallelsearch.training.run_folder import MetricsLog
+
+if TYPE_CHECKING:
+    import torch
+    from transformers import PreTrainedTokenizerBase
+
+TOKENIZER_DEMONSTRATIONS = 3000  # demonstrations the tokenizer is trained on
+ROWS_A_PASS = 8  # a batch is read in passes of rows of like length, so that little is padded
+CHECKPOINT_EVERY = 250  # steps
+LOG_EVERY = 25  # steps
+FINAL_RATE = 0.05  # of the peak learning rate
+IGNORED = -100  # label of a token outside the loss
+
+
+@dataclass(frozen=True, slots=True)
+class Padded:
+    """Rows of one pass, each tensor [rows, longest]; `labels` hold IGNORED outside the loss, `mask` 0 on padding."""
+
+    ids: torch.Tensor
+    labels: torch.Tensor
+    mask: torch.Tensor
+
+
+def warm_start(
+    out: Path,
+    world: World,
+    agent: AgentConfig,
+    policy: PolicyConfig,
+    config: WarmStartConfig,
+    seed: int,
+) -> dict[str, Any]:
+    """Trains a policy on demonstrations over fictions of `world`; writes `out`/policy and `out`/metrics.jsonl.
+
+    Returns the last step's metrics and the share of demonstrations that searched in parallel where both were possible.
+    """
+    import torch
+
+    out.mkdir(parents=True, exist_ok=True)
+    tokenizer = _tokenizer(world, agent, policy, config, seed)
+    model = build_policy(policy, tokenizer, seed)
+    model.set_attn_implementation("eager")  # on a CPU its backward pass is faster than the fused kernel's
+    optimizer = torch.optim.AdamW(model.parameters(), lr=config.learning_rate, betas=(0.9, 0.98), weight_decay=0.01)
+    checkpoint = out / "checkpoint.pt"
+    first = 0
+    if checkpoint.exists():
+        state = torch.load(checkpoint, weights_only=True)
+        model.load_state_dict(state["model"])
+        optimizer.load_state_dict(state["optimizer"])
+        first = state["step"]
+    log = MetricsLog(out / "metrics.jsonl", keep_up_to=first)
+    model.train()
+    metrics: dict[str, Any] = {}
+    clock, tokens = time.monotonic(), 0
+    batches = _batches(world, agent, config, tokenizer, seed, first + 1)
+    for step, batch in enumerate(islice(batches, config.steps - first), first + 1):
+        for group in optimizer.param_groups:
+            group["lr"] = config.learning_rate * _schedule(step, config.steps)
+        loss, accuracy = _optimise(model, optimizer, batch)
+        tokens += sum(int(part.mask.sum()) for part in batch)
+        if step % LOG_EVERY == 0 or step == config.steps:
+            elapsed = time.monotonic() - clock
+            metrics = {
+                "step": step,
+                "loss": loss,
+                "token_accuracy": accuracy,
+                "tokens_per_second": tokens / elapsed,
+            }
+            log.append(metrics)
+            clock, tokens = time.monotonic(), 0
+        if step % CHECKPOINT_EVERY == 0:
+            with replacing(checkpoint) as partial:
+                torch.save({"step": step, "model": model.state_dict(), "optimizer": optimizer.state_dict()}, partial)
+    with replacing(out / "policy") as folder:
+        save_policy(model.eval(), tokenizer, folder)
+    checkpoint.unlink(missing_ok=True)
+    return {**metrics, "parallel_share": _parallel_share(world, agent, config, seed)}
+
+
+def token_rows(
+    demonstration: Demonstration, agent: AgentConfig, tokenizer: PreTrainedTokenizerBase
+) -> tuple[list[int], list[int]]:
+    """Token ids and labels of one demonstration; every piece is encoded by itself, as an episode does it."""
+    ids = prompt_token_ids(agent.prompt, demonstration.draft.text, tokenizer)
+    labels = [IGNORED] * len(ids)
+    for segment in demonstration.segments:
+        piece = tokenizer.encode(segment.text, add_special_tokens=False)
+        ids += piece
+        labels += piece if segment.trains_on else [IGNORED] * len(piece)
+    return ids, labels
+
+
+def _tokenizer(
+    world: World, agent: AgentConfig, policy: PolicyConfig, config: WarmStartConfig, seed: int
+) -> PreTrainedTokenizerBase:
+    stream = demonstrations(world, config.parallel_share, agent.top_k, random.Random(f"{seed}/tokenizer"))
+    texts = ["user\nassistant\n", *world.countries, *world.cities]
+    for demonstration in islice(stream, TOKENIZER_DEMONSTRATIONS):
+        texts += [f"Question: {demonstration.draft.text}\n", *(segment.text for segment in demonstration.segments)]
+    return train_tokenizer(texts, policy.vocabulary)
+
+
+def _batches(
+    world: World, agent: AgentConfig, config: WarmStartConfig, tokenizer: PreTrainedTokenizerBase, seed: int, first: int
+) -> Iterator[list[Padded]]:
+    """The batches of steps `first`, `first` + 1, ...; each is a list of passes."""
+    for step in count(first):
+        stream = demonstrations(
+            world, config.parallel_share, agent.top_k, random.Random(f"{seed}/demonstrations/{step}")
+        )
+        rows = [token_rows(demonstration, agent, tokenizer) for demonstration in islice(stream, config.batch_size)]
+        rows.sort(key=lambda row: len(row[0]))
+        passes = (rows[start : start + ROWS_A_PASS] for start in range(0, len(rows), ROWS_A_PASS))
+        yield [_padded(part, tokenizer.pad_token_id) for part in passes]
+
+
+def _padded(rows: list[tuple[list[int], list[int]]], pad: int) -> Padded:
+    import torch
+
+    longest = max(len(ids) for ids, _ in rows)
+    ids = torch.tensor([row + [pad] * (longest - len(row)) for row, _ in rows])
+    labels = torch.tensor([row + [IGNORED] * (longest - len(row)) for _, row in rows])
+    mask = torch.tensor([[1] * len(row) + [0] * (longest - len(row)) for row, _ in rows])
+    return Padded(ids, labels, mask)
+
+
+def _optimise(model: Any, optimizer: torch.optim.Optimizer, passes: list[Padded]) -> tuple[float, float]:
+    """One optimiser step over all passes; returns the mean loss a token and the share of tokens predicted right."""
+    import torch
+
+    trained = sum(int((part.labels[:, 1:] != IGNORED).sum()) for part in passes)
+    total, right = 0.0, 0
+    for part in passes:
+        targets = part.labels[:, 1:]
+        chosen = targets != IGNORED
+        with torch.autocast("cpu", dtype=torch.bfloat16, enabled=has_bf16_instructions()):
+            hidden = model.model(input_ids=part.ids, attention_mask=part.mask).last_hidden_state[:, :-1]
+            logits = model.lm_head(hidden[chosen]).float()
+        loss = torch.nn.functional.cross_entropy(logits, targets[chosen], reduction="sum") / trained
+        loss.backward()
+        total += loss.item()
+        right += int((logits.argmax(-1) == targets[chosen]).sum())
+    torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+    optimizer.step()
+    optimizer.zero_grad(set_to_none=True)
+    return total, right / trained
+
+
+def _schedule(step: int, steps: int) -> float:
+    return min(1.0, step / min(100, steps)) * max(FINAL_RATE, 1 - step / steps)
+
+
+def _parallel_share(world: World, agent: AgentConfig, config: WarmStartConfig, seed: int) -> float:
+    stream = demonstrations(world, config.parallel_share, agent.top_k, random.Random(f"{seed}/share"))
+    both = [d.parallel for d in islice(stream, 2000) if any(len(level) > 1 for level in d.draft.levels)]
+    return sum(both) / len(both)
