@@ -20,7 +20,15 @@ QUESTION = Question(
     "q1", "hotpotqa", "dev", "Which is older, Oslo or Bergen?", ("Oslo",), "comparison", Structure.PARALLEL
 )
 ROOMY = AgentConfig(
-    max_generation_tokens=200, max_sub_query_result_tokens=400, max_response_tokens=4000, max_prompt_tokens=400
+    prompt="short",
+    top_k=2,
+    max_search_turns=4,
+    max_sub_queries=4,
+    max_generation_tokens=200,
+    max_sub_query_result_tokens=400,
+    max_response_tokens=4000,
+    max_prompt_tokens=400,
+    on_invalid="stop",
 )
 SEARCH_BOTH = "<think>two cities</think><search>founded Oslo ## founded Bergen</search>"
 SEARCH_LIMA = "<think>a city</think><search>capital of Peru</search>"
