@@ -134,6 +134,7 @@ def test_a_hub_encoder_without_network_or_cache_is_one_sentence(
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.slow
 def test_a_hub_encoder_is_exported_from_what_transformers_loads(tmp_path: Path, encoder_dir: Path) -> None:
     """A local folder stands for the published model: transformers treats both alike."""
     config = declare(tmp_path, source="hub", model=str(encoder_dir), pooling="cls", max_tokens=16)
@@ -155,6 +156,12 @@ def test_opening_an_incomplete_or_differently_sized_encoder(tmp_path: Path, enco
     shutil.copy(encoder_dir / MANIFEST, broken / MANIFEST)
     (broken / MANIFEST).write_text((broken / MANIFEST).read_text().replace('"dim": 384', '"dim": 768'))
     with pytest.raises(MismatchError, match="has vectors of 384, but its manifest says 768"):
+        Encoder.open(broken, "cpu")
+    shutil.copy(encoder_dir / MANIFEST, broken / MANIFEST)
+    whole = (encoder_dir / "tokenizer.json").read_bytes()
+    (broken / "tokenizer.json").unlink()
+    (broken / "tokenizer.json").write_bytes(whole[:-1])
+    with pytest.raises(MismatchError, match=r"tokenizer\.json has sha256 \w{64}, but its manifest says \w{64}; rerun"):
         Encoder.open(broken, "cpu")
     (broken / "tokenizer.json").unlink()
     with pytest.raises(DataError, match=r"tokenizer\.json is missing; rerun `parallelsearch encoder export`"):

@@ -138,7 +138,7 @@ class Embeddings:
         expected = (entry["rows"][1] - entry["rows"][0], self.dim)
         try:
             vectors = np.load(path, mmap_mode="r") if expected[0] else np.zeros(expected, DTYPE)
-        except (OSError, ValueError) as error:
+        except (OSError, EOFError, ValueError) as error:
             raise DataError(f"{path} is missing, truncated or broken ({error}); {EMBED_AGAIN}.") from None
         if vectors.shape != expected:
             raise MismatchError(f"{path} has shape {vectors.shape}, but the manifest says {expected}; {EMBED_AGAIN}.")

@@ -12,15 +12,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from parallelsearch.errors import DataError, MismatchError
-from parallelsearch.files import MANIFEST, read_json
+from parallelsearch.files import MANIFEST, read_json, sha256
 from parallelsearch.records import Passage
-from parallelsearch.retrieval.export import TOKENIZER, WEIGHTS
+from parallelsearch.retrieval.export import TOKENIZER
 
 if TYPE_CHECKING:
     import torch
 
 TOKENS_PER_BATCH = 2048  # fits a processor core's caches; larger batches were a third slower there
 CACHED_QUERIES = 20_000
+EXPORT_AGAIN = "rerun `parallelsearch encoder export`"
 POOLED_MODEL_TYPES = ("bert", "roberta", "xlm-roberta")  # their extra dense layer is not part of a sentence vector
 BF16_FLAGS = ("amx_bf16", "avx512_bf16")
 
@@ -65,9 +66,13 @@ class Encoder:
         disable_progress_bar()
         folder = Path(folder)
         manifest = read_json(folder / MANIFEST)
-        for part in (TOKENIZER, WEIGHTS):
+        for part, digest in manifest["files"].items():
             if not (folder / part).is_file():
-                raise DataError(f"{folder / part} is missing; rerun `parallelsearch encoder export`.")
+                raise DataError(f"{folder / part} is missing; {EXPORT_AGAIN}.")
+            if (found := sha256(folder / part)) != digest:
+                raise MismatchError(
+                    f"{folder / part} has sha256 {found}, but its manifest says {digest}; {EXPORT_AGAIN}."
+                )
         device = device or ("cuda" if torch.cuda.is_available() else "cpu")
         dtype = torch.bfloat16 if device != "cpu" or has_bf16_instructions() else torch.float32
         config = AutoConfig.from_pretrained(folder, local_files_only=True)
@@ -76,7 +81,7 @@ class Encoder:
         if model.config.hidden_size != manifest["dim"]:
             raise MismatchError(
                 f"{folder} has vectors of {model.config.hidden_size}, but its manifest says {manifest['dim']};"
-                " correct dim in the declaration and rerun `parallelsearch encoder export`."
+                f" correct dim in the declaration and {EXPORT_AGAIN}."
             )
         return cls(folder, manifest, model, device)
 
@@ -109,12 +114,17 @@ class Encoder:
     def _encode(
         self, texts: list[str], tokens_per_batch: int, progress: Callable[[int], None] | None = None
     ) -> np.ndarray:
+        places: dict[str, list[int]] = {}
+        for place, text in enumerate(texts):
+            places.setdefault(text, []).append(place)  # equal texts are encoded once and get equal vectors
         vectors = np.zeros((len(texts), self.dim), dtype=np.float32)
-        ids = [encoding.ids for encoding in self._tokenizer.encode_batch_fast(texts)]
+        owners = list(places.values())
+        ids = [encoding.ids for encoding in self._tokenizer.encode_batch_fast(list(places))]
         for batch in length_sorted_batches([len(row) for row in ids], tokens_per_batch):
-            vectors[batch] = self._forward([ids[row] for row in batch])
+            for row, vector in zip(batch, self._forward([ids[row] for row in batch]), strict=True):
+                vectors[owners[row]] = vector
             if progress:
-                progress(len(batch))
+                progress(sum(len(owners[row]) for row in batch))
         return vectors
 
     def _forward(self, rows: list[list[int]]) -> np.ndarray:

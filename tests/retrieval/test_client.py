@@ -1,0 +1,186 @@
+"""The client against servers that misbehave, each on a real socket."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import socket
+import struct
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+
+from parallelsearch.errors import RetrieverError
+from parallelsearch.records import Passage
+from parallelsearch.retrieval.client import HttpRetriever
+
+DOCUMENT = {"id": "7", "contents": '"Ron ""Amen-Ra"" Lawrence"\nHe said ""no"".'}
+
+
+class Handler(BaseHTTPRequestHandler):
+    """Answers POST with what the server's `answer` returns; counts the requests."""
+
+    server: Server
+
+    def do_POST(self) -> None:
+        body = json.loads(self.rfile.read(int(self.headers["content-length"])))
+        self.server.bodies.append(body)
+        self.server.answer(self, len(self.server.bodies))
+
+    do_GET = do_POST
+
+    def reply(self, status: int, content: str, kind: str = "application/json") -> None:
+        self.send_response(status)
+        self.send_header("content-type", kind)
+        self.end_headers()
+        self.wfile.write(content.encode())
+
+    def hang_up(self) -> None:
+        """Resets the connection without an answer."""
+        self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        self.connection.close()
+
+    def log_message(self, *arguments: object) -> None:
+        pass
+
+
+class Server(ThreadingHTTPServer):
+    daemon_threads = True
+    answer: Callable[[Handler, int], None]
+    bodies: list[dict]
+
+    def handle_error(self, *arguments: object) -> None:
+        pass
+
+
+@contextmanager
+def serving(answer: Callable[[Handler, int], None]) -> Iterator[tuple[str, list[dict]]]:
+    with Server(("127.0.0.1", 0), Handler) as server:
+        server.answer, server.bodies = answer, []
+        thread = threading.Thread(target=server.serve_forever, args=(0.02,))
+        thread.start()
+        yield f"http://127.0.0.1:{server.server_port}", server.bodies
+        server.shutdown()
+        thread.join()
+
+
+def ask(url: str, queries: list[str] | None = None, **options: float) -> list:
+    async def run() -> list:
+        async with HttpRetriever(url, max_wait=0.05, **options) as client:
+            return await client.search(queries or ["who?"], 3)
+
+    return asyncio.run(run())
+
+
+def body(*hits: object) -> str:
+    return json.dumps({"result": [list(hits)]})
+
+
+def test_search_r1s_own_reply_is_understood() -> None:
+    def answer(handler: Handler, count: int) -> None:
+        handler.reply(200, body({"document": DOCUMENT, "score": 0.5}))
+
+    with serving(answer) as (url, bodies):
+        (hits,) = ask(url)
+    assert bodies == [{"queries": ["who?"], "topk": 3, "return_scores": True}]
+    assert hits[0].passage == Passage(7, 'Ron "Amen-Ra" Lawrence', 'He said "no".') and hits[0].score == 0.5
+
+
+BAD_REPLIES: dict[str, tuple[int, str, str, list[str]]] = {
+    "status 500": (500, '{"detail": "out of memory"}', "application/json", ["status 500", "out of memory"]),
+    "HTML with 200": (200, "<html>\n<title>Login</title>", "text/html", ["text/html", "<html> <title>Login"]),
+    "broken JSON": (200, '{"result": [[', "application/json", ["instead of JSON", '{"result": [[']),
+    "empty body": (200, "", "application/json", ["instead of JSON"]),
+    "no result": (200, '{"answer": []}', "application/json", ["without a list 'result'"]),
+    "a list": (200, "[]", "application/json", ["without a list 'result'"]),
+    "too few lists": (200, '{"result": []}', "application/json", ["replied to 0 of 1 queries"]),
+    "no scores": (200, body(DOCUMENT), "application/json", ["not a document with id, contents and score"]),
+    "foreign id": (200, body({"document": {"id": "x", "contents": "a\nb"}, "score": 1}), "application/json", ["'x'"]),
+    "score of text": (200, body({"document": DOCUMENT, "score": "high"}), "application/json", ["high"]),
+    "503 while loading": (503, '{"detail": "still being loaded"}', "application/json", ["status 503", "loaded"]),
+}
+
+
+@pytest.mark.parametrize("case", BAD_REPLIES)
+def test_a_bad_reply_is_one_error_with_its_head_and_is_not_asked_for_again(case: str) -> None:
+    status, content, kind, named = BAD_REPLIES[case]
+    with serving(lambda handler, count: handler.reply(status, content, kind)) as (url, bodies):
+        with pytest.raises(RetrieverError) as raised:
+            ask(url)
+        assert all(part in str(raised.value) for part in [url, *named]), raised.value
+        assert len(str(raised.value)) < 500 and "\n" not in str(raised.value)
+        assert len(bodies) == 1
+
+
+def test_a_slow_server_is_left_after_the_time_out() -> None:
+    release = threading.Event()
+    with serving(lambda handler, count: release.wait(20)) as (url, bodies):
+        begun = time.monotonic()
+        with pytest.raises(RetrieverError, match=r"did not answer within 0\.3 s \(ReadTimeout\)"):
+            ask(url, timeout=0.3)
+        assert time.monotonic() - begun < 5
+        assert len(bodies) == 1
+        release.set()
+
+
+def test_nothing_listening_is_reported_after_all_attempts() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    with pytest.raises(RetrieverError, match=rf":{port}/retrieve could not be reached in 2 attempts"):
+        ask(f"http://127.0.0.1:{port}", attempts=2)
+
+
+def test_a_broken_connection_is_tried_again() -> None:
+    def answer(handler: Handler, count: int) -> None:
+        if count < 3:
+            handler.hang_up()
+        else:
+            handler.reply(200, body({"document": DOCUMENT, "score": 0.5}))
+
+    with serving(answer) as (url, bodies):
+        assert len(ask(url)[0]) == 1
+        assert len(bodies) == 3
+    with serving(lambda handler, count: handler.hang_up()) as (url, bodies):
+        with pytest.raises(RetrieverError, match="could not be reached in 3 attempts"):
+            ask(url)
+        assert len(bodies) == 3
+
+
+def test_waiting_for_a_server_that_becomes_ready_and_for_one_that_does_not(tmp_path: Path) -> None:
+    begun = time.monotonic()
+
+    class Loading(Handler):
+        def do_GET(self) -> None:
+            late = time.monotonic() - begun > 1
+            self.reply(200 if late else 503, '{"status": "ready"}' if late else '{"detail": "loading"}')
+
+    async def wait(client: HttpRetriever, seconds: float) -> dict:
+        async with client:
+            return await client.wait_until_ready(seconds, interval=0.05)
+
+    with Server(("127.0.0.1", 0), Loading) as server:
+        threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
+        url = f"http://127.0.0.1:{server.server_port}"
+        with pytest.raises(RetrieverError, match=r"was not ready after 0\.2 s; last answer: .*status 503"):
+            asyncio.run(wait(HttpRetriever(url), 0.2))
+        (tmp_path / "ready.json").write_text(json.dumps({"url": url}))
+        client = HttpRetriever.from_ready_file(tmp_path / "ready.json", timeout=5.0)
+        assert asyncio.run(wait(client, 20)) == {"status": "ready"}
+        assert client.timeout == 5.0
+        server.shutdown()
+
+
+def test_one_client_serves_several_event_loops() -> None:
+    with serving(lambda handler, count: handler.reply(200, body({"document": DOCUMENT, "score": 0.5}))) as (url, _):
+        client = HttpRetriever(url)
+
+        async def once() -> int:
+            return len((await client.search(["who?"], 1))[0])
+
+        assert [asyncio.run(once()) for _ in range(3)] == [1, 1, 1]
+        assert len(client._clients) == 1
