@@ -27,7 +27,7 @@ def collect(root: Path, settings: TrackingConfig) -> dict[str, Any]:
         written = [write_run(store, record) for record in records]
         study_run_id = write_study_run(store, results)
         sent = [
-            send_traces(store, run.run_id, record, settings.traces_per_run)
+            send_traces(store, run, record, settings.traces_per_run)
             for record, run in zip(records, written, strict=True)
         ]
         failures = confirm_traces(store, [traces for traces in sent if traces is not None])

@@ -5,11 +5,12 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import islice
+from itertools import islice, zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from parallelsearch.evaluation import metrics
+from parallelsearch.evaluation.episodes import read_provenance
 from parallelsearch.tracking.names import (
     TAG_LENGTH,
     flattened,
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 KEY = "parallelsearch.key"
 CONTENT = "parallelsearch.content"
 TRACES = "parallelsearch.traces"
-METRICS_PER_BATCH, PARAMETERS_PER_BATCH, TAGS_PER_BATCH = 1000, 100, 100
+METRICS_PER_BATCH, PARAMETERS_PER_BATCH, TAGS_PER_BATCH = 800, 100, 100  # MLflow takes 1000 items in one call
 T = TypeVar("T")
 
 
@@ -38,6 +39,7 @@ class Written:
     run_id: str
     action: str
     metrics: int = 0
+    traces: str = ""  # checksum of the traces it has
 
 
 def write_run(store: Store, result: ArmResult) -> Written:
@@ -49,7 +51,7 @@ def write_run(store: Store, result: ArmResult) -> Written:
     run = find_run(store, result.key)
     curve = training_metrics(result)
     if run is not None and run.data.tags.get(CONTENT) == content:
-        return Written(run.info.run_id, "unchanged")
+        return Written(run.info.run_id, "unchanged", traces=run.data.tags.get(TRACES, ""))
     known = _stored_curve(store, run, curve) if run is not None else {}
     if any(known.get((metric.key, metric.step), metric.value) != metric.value for metric in curve):
         assert run is not None
@@ -66,7 +68,7 @@ def write_run(store: Store, result: ArmResult) -> Written:
             store.client.log_artifact(run.info.run_id, str(path), "run")
     _set_status(store, run.info.run_id, result)
     store.client.set_tag(run.info.run_id, CONTENT, content)  # last: a collection that was killed is done again
-    return Written(run.info.run_id, action, len(new))
+    return Written(run.info.run_id, action, len(new), run.data.tags.get(TRACES, ""))
 
 
 def find_run(store: Store, key: str) -> Run | None:
@@ -79,12 +81,14 @@ def log(store: Store, run_id: str, values: Sequence[Metric], parameters: dict[st
     """Writes metrics, parameters and tags in as few calls as MLflow's limits allow."""
     from mlflow.entities import Param, RunTag
 
-    for batch in _batches(values, METRICS_PER_BATCH):
-        store.client.log_batch(run_id, metrics=batch)
-    for part in _batches(parameters.items(), PARAMETERS_PER_BATCH):
-        store.client.log_batch(run_id, params=[Param(key, shortened(value)) for key, value in part])
-    for part in _batches(tags.items(), TAGS_PER_BATCH):
-        store.client.log_batch(run_id, tags=[RunTag(key, shortened(value, TAG_LENGTH)) for key, value in part])
+    batches = zip_longest(
+        _batches(values, METRICS_PER_BATCH),
+        _batches([Param(key, shortened(value)) for key, value in parameters.items()], PARAMETERS_PER_BATCH),
+        _batches([RunTag(key, shortened(value, TAG_LENGTH)) for key, value in tags.items()], TAGS_PER_BATCH),
+        fillvalue=(),
+    )
+    for points, settings, labels in batches:
+        store.client.log_batch(run_id, metrics=points, params=settings, tags=labels)
 
 
 def parameters(result: ArmResult) -> dict[str, str]:
@@ -108,8 +112,6 @@ def tags(result: ArmResult) -> dict[str, str]:
     values |= {f"input.{sanitised(name)}": str(text) for name, text in done.get("inputs", {}).items()}
     values |= {f"version.{sanitised(name)}": str(text) for name, text in done.get("versions", {}).items()}
     for path in result.episodes:
-        from parallelsearch.evaluation.episodes import read_provenance
-
         origin = read_provenance(path)
         for name in ("policy", "index", "corpus", "questions"):
             values[f"eval.{path.parent.name}.{name}"] = getattr(origin, f"{name}_sha256")

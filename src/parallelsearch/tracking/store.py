@@ -7,6 +7,7 @@ result files, so that no two processes migrate, lock or fill the database at the
 from __future__ import annotations
 
 import fcntl
+import logging
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -89,6 +90,7 @@ def locked(folder: Path) -> Iterator[None]:
 def _client(uri: str) -> MlflowClient:
     import mlflow
 
+    logging.getLogger("mlflow.tracing.export.async_export_queue").setLevel(logging.WARNING)
     mlflow.set_tracking_uri(uri)  # traces are exported to the process's own uri
     return mlflow.MlflowClient(uri)
 

@@ -20,15 +20,16 @@ from parallelsearch.files import sha256
 from parallelsearch.records import SubQuery, Turn
 from parallelsearch.tracking.names import shortened
 from parallelsearch.tracking.results import ArmResult
-from parallelsearch.tracking.runs import TRACES
+from parallelsearch.tracking.runs import TRACES, Written
 from parallelsearch.tracking.store import Store
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
-    from mlflow.entities import Span
+    from mlflow.entities import Span, Trace
 
 NANOSECONDS = 1_000_000_000
 SPAN_NAME_LENGTH = 80
+TRACES_IN_FLIGHT = 50  # MLflow's background queue drops spans beyond about two thousand
 
 
 @dataclass(frozen=True)
@@ -37,44 +38,58 @@ class PendingTraces:
 
     run_id: str
     content: str
-    expected: int
+    traces: int
+    spans: int
     failures: list[str]
 
 
-def send_traces(store: Store, run_id: str, result: ArmResult, limit: int) -> PendingTraces | None:
+def send_traces(store: Store, run: Written, result: ArmResult, limit: int) -> PendingTraces | None:
     """Hands up to `limit` episodes of an arm and seed to MLflow as traces of its run, in place of older ones.
 
     None where the run already has these traces.
     """
+    import mlflow
+
     content = _content(result, limit)
-    if store.client.get_run(run_id).data.tags.get(TRACES) == content:
+    if run.traces == content:
         return None
-    stale = trace_ids(store, run_id)
+    stale = trace_ids(store, run.run_id) if run.action != "created" else []
     if stale:
         store.client.delete_traces(store.experiment_id, trace_ids=stale)
     rows, failures = chosen_rows(result, limit), []
-    for row, start in _with_starts(rows, result):
+    for number, (row, start) in enumerate(_with_starts(rows, result), 1):
         try:
-            write_trace(store, run_id, row, start)
+            write_trace(store, run.run_id, row, start)
         except Exception as error:  # a trace is an illustration: the collection goes on without it and says so
             failures.append(f"{result.key}, question {row['qid']}: {' '.join(str(error).split())}")
-    return PendingTraces(run_id, content, len(rows), failures)
+        if number % TRACES_IN_FLIGHT == 0:
+            mlflow.flush_trace_async_logging()
+    return PendingTraces(run.run_id, content, len(rows), sum(map(span_count, rows)), failures)
 
 
 def confirm_traces(store: Store, pending: Sequence[PendingTraces]) -> list[str]:
-    """Waits for the background writer and returns a sentence for every trace, or run of them, that is not there."""
+    """Waits for the background writer and returns a sentence for every trace, or run of them, that is not whole."""
     import mlflow
 
     mlflow.flush_trace_async_logging()
     failures = []
     for sent in pending:
         failures += sent.failures
-        arrived = len(trace_ids(store, sent.run_id))
-        if arrived == sent.expected:
+        stored = _traces(store, sent.run_id, spans=True)
+        spans = sum(len(trace.data.spans) for trace in stored)
+        if (len(stored), spans) == (sent.traces, sent.spans):
             store.client.set_tag(sent.run_id, TRACES, sent.content)
         elif not sent.failures:
-            failures.append(f"run {sent.run_id}: {arrived} of {sent.expected} traces were stored")
+            failures.append(
+                f"run {sent.run_id}: stored were {len(stored)} of {sent.traces} traces, {spans} of {sent.spans} spans"
+            )
     return failures
+
+
+def span_count(row: dict[str, Any]) -> int:
+    """Number of spans of an episode's trace: itself, every generation, every search, every sub-query."""
+    searches = [turn["sub_queries"] for turn in row["turns"] if turn["sub_queries"]]
+    return 1 + len(row["turns"]) + len(searches) + sum(map(len, searches))
 
 
 def chosen_rows(result: ArmResult, limit: int) -> list[dict[str, Any]]:
@@ -214,10 +229,20 @@ def _duration(seconds: float) -> int:
 
 def trace_ids(store: Store, run_id: str) -> list[str]:
     """Ids of the traces that are linked to a run."""
-    traces = store.client.search_traces(
-        locations=[store.experiment_id], run_id=run_id, max_results=500, include_spans=False
-    )
-    return [trace.info.trace_id for trace in traces]
+    return [trace.info.trace_id for trace in _traces(store, run_id, spans=False)]
+
+
+def _traces(store: Store, run_id: str, spans: bool) -> list[Trace]:
+    found: list[Trace] = []
+    token = None
+    while True:
+        page = store.client.search_traces(
+            locations=[store.experiment_id], run_id=run_id, max_results=200, page_token=token, include_spans=spans
+        )
+        found += page
+        token = page.token
+        if not token:
+            return found
 
 
 def _content(result: ArmResult, limit: int) -> str:
