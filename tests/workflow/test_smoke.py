@@ -6,13 +6,13 @@ import csv
 import json
 import time
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 from checkout import Checkout
 
 from parallelsearch.evaluation.episodes import read_episodes
 from parallelsearch.questions.store import read_questions
+from parallelsearch.records import Episode
 
 pytestmark = pytest.mark.slow
 
@@ -36,8 +36,9 @@ def study(tmp_path_factory: pytest.TempPathFactory) -> Checkout:
     return checkout
 
 
-def episodes_file(study: Checkout, arm: str) -> Path:
-    return study.root / "results" / "eval" / arm / "seed0" / "geoworld.test" / "episodes.parquet"
+def episodes_of(study: Checkout, arm: str) -> list[Episode]:
+    path = study.root / "results" / "eval" / arm / "seed0" / "geoworld.test" / "episodes.parquet"
+    return [episode for episode, _ in read_episodes(path)]
 
 
 def test_every_policy_answered_every_test_question(
@@ -47,9 +48,17 @@ def test_every_policy_answered_every_test_question(
     asked = read_questions(study.root / "results" / "questions" / "geoworld.test.parquet")
     assert len(asked) == 24
     for arm in EVALUATED:
-        episodes = list(read_episodes(episodes_file(study, arm)))
+        episodes = episodes_of(study, arm)
         assert [episode.question.qid for episode in episodes] == [question.qid for question in asked]
         assert all(episode.turns for episode in episodes)
+
+
+def test_the_warm_started_policy_searches_and_is_shown_passages_of_the_index(study: Checkout) -> None:
+    searches = [turn for episode in episodes_of(study, "warm-start") for turn in episode.turns if turn.sub_queries]
+    assert searches
+    for turn in searches:
+        assert all(sub_query.hits for sub_query in turn.sub_queries)
+        assert turn.observation.startswith("\n\n<information>") and turn.observation_tokens > 0
 
 
 @pytest.mark.parametrize("arm", ARMS)
@@ -82,7 +91,7 @@ def test_the_main_table_has_its_columns_every_policy_and_the_numbers_of_the_epis
     assert list(rows[0]) == MAIN_TABLE
     assert {row["arm"] for row in rows} == set(EVALUATED)
     for arm in EVALUATED:
-        episodes = list(read_episodes(episodes_file(study, arm)))
+        episodes = episodes_of(study, arm)
         for row in (row for row in rows if row["arm"] == arm and row["structure"] == "parallel"):
             parallel = [episode for episode in episodes if episode.question.structure == "parallel"]
             assert int(row["n"]) == len(parallel)
