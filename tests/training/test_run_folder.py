@@ -1,0 +1,62 @@
+"""The folder of a run: what is resumed, what is set aside, what is refused."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+import yaml
+
+from parallelsearch.errors import DataError
+from parallelsearch.training.run_folder import MetricsLog, finish_run, policy_folder, read_metrics, start_run
+
+
+def test_a_run_with_the_same_settings_goes_on(tmp_path) -> None:
+    folder = tmp_path / "seed0"
+    start_run(folder, {"reward": {"lambda_d": 0.15}})
+    (folder / "half.txt").write_text("kept")
+    start_run(folder, {"reward": {"lambda_d": 0.15}})
+    assert (folder / "half.txt").read_text() == "kept"
+
+
+def test_a_run_with_other_settings_is_set_aside_and_nothing_is_lost(tmp_path) -> None:
+    folder = tmp_path / "seed0"
+    for value in (0.15, 0.35, 0.15, 0.35):
+        start_run(folder, {"reward": {"lambda_d": value}})
+        (folder / "value.txt").write_text(str(value))
+    aside = sorted(path.name for path in tmp_path.glob("seed0.superseded-*"))
+    assert len(aside) == 3
+    assert sorted((tmp_path / name / "value.txt").read_text() for name in aside) == ["0.15", "0.15", "0.35"]
+    assert yaml.safe_load((folder / "config.yaml").read_text()) == {"reward": {"lambda_d": 0.35}}
+
+
+def test_metrics_after_the_checkpoint_are_dropped_on_resume(tmp_path) -> None:
+    path = tmp_path / "metrics.jsonl"
+    log = MetricsLog(path)
+    for step in (1, 2, 3):
+        log.append({"step": step})
+    with path.open("a") as stream:
+        stream.write('{"step": 4, "half')
+    MetricsLog(path, keep_up_to=2)
+    assert [row["step"] for row in read_metrics(path)] == [1, 2]
+
+
+def test_a_broken_line_is_named(tmp_path) -> None:
+    path = tmp_path / "metrics.jsonl"
+    path.write_text('{"step": 1}\n{"step"\n')
+    with pytest.raises(DataError, match=r"metrics.jsonl, line 2 is not JSON"):
+        read_metrics(path)
+
+
+def test_only_a_complete_run_has_a_policy(tmp_path) -> None:
+    with pytest.raises(DataError, match=r"done.json is missing"):
+        policy_folder(tmp_path)
+    finish_run(tmp_path, {"a": 1}, {"index": "abc"}, seed=0)
+    with pytest.raises(DataError, match=r"which is missing; train the arm again"):
+        policy_folder(tmp_path)
+    (tmp_path / "policy").mkdir()
+    (tmp_path / "policy" / "config.json").write_text("{}")
+    assert policy_folder(tmp_path) == tmp_path / "policy"
+    done = json.loads((tmp_path / "done.json").read_text())
+    assert done["inputs"] == {"index": "abc"}
+    assert {"verl", "torch", "transformers", "python"} <= set(done["versions"])

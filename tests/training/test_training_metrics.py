@@ -1,0 +1,88 @@
+"""Training curves out of veRL's log and the records of episodes: what is counted, joined, resumed."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from parallelsearch.training.run_folder import read_metrics
+from parallelsearch.training.training_metrics import TrainingMetrics, episode_means
+
+
+def record(step: int, episode: str, structure: str = "parallel", **changes) -> dict:
+    values = {
+        "step": step,
+        "episode": episode,
+        "structure": structure,
+        "reward": {"outcome": 1.0, "total": 1.45},
+        "decomposed": True,
+        "llm_calls": 2,
+        "searches": 1,
+        "well_formed": True,
+        "stop_reason": "answered",
+        "response_tokens": 100,
+        "model_tokens": 40,
+    }
+    return values | changes
+
+
+def test_means_by_structure_worked_out_by_hand() -> None:
+    means = episode_means(
+        [
+            record(1, "a"),
+            record(1, "b", decomposed=False, llm_calls=3, reward={"outcome": 0.0, "total": -0.25}),
+            record(1, "c", "sequential", decomposed=False, llm_calls=3, reward={"outcome": 1.0, "total": 1.15}),
+        ]
+    )
+    assert means["decomposition_ratio"] == pytest.approx(1 / 3)
+    assert means["decomposition_ratio/parallel"] == 0.5
+    assert means["decomposition_ratio/sequential"] == 0.0
+    assert means["turns/parallel"] == 2.5
+    assert means["reward_mean"] == pytest.approx((1.45 - 0.25 + 1.15) / 3)
+    assert means["em/parallel"] == 0.5
+    assert "turns/mixed" not in means
+
+
+def test_failures_of_the_infrastructure_are_counted_and_enter_no_mean() -> None:
+    means = episode_means([record(1, "a"), record(1, "b", stop_reason="retriever_error", decomposed=False)])
+    assert (means["episodes"], means["failures"]) == (2, 1)
+    assert means["decomposition_ratio"] == 1.0
+
+
+def write_run(folder: Path, metrics: TrainingMetrics, steps: list[int]) -> None:
+    (folder / "records").mkdir(parents=True, exist_ok=True)
+    with (folder / "records" / "worker-1.jsonl").open("a") as stream:
+        for step in steps:
+            stream.write(json.dumps(record(step, f"{step}/a")) + "\n")
+    with metrics.verl_log.open("a") as stream:
+        for step in steps:
+            row = {"step": step, "data": {"timing_s/step": 2.5, "actor/entropy": 0.3, "val-aux/x": 1.0}}
+            stream.write(json.dumps(row) + "\n")
+
+
+def test_rows_come_as_steps_finish_and_a_resumed_run_rewrites_later_ones(tmp_path) -> None:
+    (tmp_path / "data").mkdir()
+    seen: list[int] = []
+    metrics = TrainingMetrics(tmp_path, finished_steps=0)
+    metrics.collect(lambda row: seen.append(row["step"]))
+    write_run(tmp_path, metrics, [1, 2])
+    metrics.collect(lambda row: seen.append(row["step"]))
+    write_run(tmp_path, metrics, [3])
+    with metrics.verl_log.open("a") as stream:
+        stream.write('{"step": 4, "da')  # the process was killed here
+    metrics.collect(lambda row: seen.append(row["step"]))
+    assert seen == [1, 2, 3]
+
+    resumed = TrainingMetrics(tmp_path, finished_steps=2)  # the last checkpoint was that of step 2
+    assert resumed.first_step == 3
+    assert [row["step"] for row in read_metrics(tmp_path / "metrics.jsonl")] == [1, 2]
+    write_run(tmp_path, resumed, [3])
+    resumed.collect(lambda row: seen.append(row["step"]))
+    rows = read_metrics(tmp_path / "metrics.jsonl")
+    assert [row["step"] for row in rows] == [1, 2, 3]
+    assert rows[-1]["episodes"] == 1
+    assert rows[-1]["seconds"] == 2.5
+    assert rows[-1]["actor/entropy"] == 0.3
+    assert "val-aux/x" not in rows[-1]
