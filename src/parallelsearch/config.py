@@ -1,4 +1,4 @@
-"""The typed configuration of a study. Unknown keys are refused; every merged arm is validated before any job is planned."""
+"""The typed configuration of a study. Unknown keys are refused; every merged arm is validated before the DAG."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ class PolicyConfig(Section):
     source: Literal["scratch", "hub"] = Field("scratch", description="A small Qwen2 made here, or a published model.")
     model: str | None = Field(None, description="Published model (source: hub).")
     revision: str | None = Field(None, description="Revision of the published model.")
-    vocabulary: int = Field(1024, ge=300, description="Tokens of the byte-level BPE tokenizer (source: scratch).")
+    vocabulary: int = Field(2048, ge=300, description="Tokens of the byte-level BPE tokenizer (source: scratch).")
     hidden_size: int = Field(128, ge=16, description="Width (source: scratch).")
     layers: int = Field(4, ge=1, description="Transformer layers (source: scratch).")
     heads: int = Field(2, ge=1, description="Attention heads (source: scratch).")
@@ -116,13 +116,17 @@ class WarmStartConfig(Section):
     steps: int = Field(1500, ge=1, description="Optimiser steps.")
     batch_size: int = Field(32, ge=1, description="Demonstrations a step.")
     learning_rate: float = Field(3e-3, gt=0, description="Peak learning rate (AdamW, warm-up then linear decay).")
-    parallel_share: float = Field(0.3, ge=0, le=1, description="Share of demonstrations that search in parallel where both ways are possible.")
+    parallel_share: float = Field(
+        0.3, ge=0, le=1, description="Share of demonstrations that search in parallel where both ways are possible."
+    )
 
 
 class RewardConfig(Section):
     """Weights and semantics of r = r_o + r_d + r_s + r_f."""
 
-    semantics: SEMANTICS = Field("paper", description="paper: equations 3 to 7; released: the published code; bounded: ours.")
+    semantics: SEMANTICS = Field(
+        "paper", description="paper: equations 3 to 7; released: the published code; bounded: ours."
+    )
     lambda_d: float = Field(0.15, ge=0, description="Weight of the decomposition reward.")
     lambda_s: float = Field(0.35, ge=0, description="Weight of the search-count reward.")
     lambda_f: float = Field(0.1, ge=0, description="Weight of the format reward.")
@@ -287,7 +291,9 @@ def validate_study(values: dict[str, Any], config_dir: Path = CONFIG_DIR) -> Stu
     for name in study.arms:
         load_arm(study, name, config_dir)
     if study.baseline not in study.arms:
-        raise ConfigError(f"configuration: baseline is '{study.baseline}', which is not among arms: {', '.join(study.arms)}.")
+        raise ConfigError(
+            f"configuration: baseline is '{study.baseline}', which is not among arms: {', '.join(study.arms)}."
+        )
     return study
 
 
@@ -300,7 +306,9 @@ def load_arm(study: StudyConfig, name: str, config_dir: Path = CONFIG_DIR) -> Ar
     """The overlay config/arms/{name}.yaml merged over the study's agent, reward and training sections."""
     path = config_dir / "arms" / f"{name}.yaml"
     if name not in arm_names(config_dir):
-        raise ConfigError(f"arms has '{name}', which has no overlay {path}; known arms: {', '.join(arm_names(config_dir))}.")
+        raise ConfigError(
+            f"arms has '{name}', which has no overlay {path}; known arms: {', '.join(arm_names(config_dir))}."
+        )
     base = {key: getattr(study, key).model_dump() for key in ("agent", "reward", "training")}
     return validated(ArmConfig, merge(base, {"name": name, **read_yaml(path)}), f"arm {name} ({path})")
 

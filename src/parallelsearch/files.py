@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -30,7 +29,7 @@ def replacing(path: Path) -> Iterator[Path]:
         yield partial
         if path.is_dir():
             shutil.rmtree(path)
-        os.replace(partial, path)
+        partial.replace(path)
     finally:
         if partial.is_dir():
             shutil.rmtree(partial)

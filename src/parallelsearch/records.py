@@ -139,5 +139,5 @@ class Episode:
 
 
 def distinct_sub_queries(turn: Turn) -> int:
-    """Number of sub-queries of a turn that differ after case folding and squeezing of white space; empty ones excluded."""
+    """Number of sub-queries of a turn that differ beyond case and white space, empty ones excluded."""
     return len({" ".join(q.text.casefold().split()) for q in turn.sub_queries} - {""})
