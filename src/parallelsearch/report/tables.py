@@ -33,7 +33,8 @@ WINDOW = 5  # steps at either end of a run that training_summary averages
 
 _DEFINITIONS = (
     "n: questions answered, infrastructure failures excluded; decomposition ratio: share of episodes with a search of"
-    " two or more different sub-queries; turns: generations of the model; seconds: wall time of an episode."
+    " two or more different sub-queries; turns: generations of the model; seconds: wall time of an"
+    " episode, waiting for others in its batch included."
 )
 
 
@@ -138,7 +139,7 @@ def training_summary(study: Study) -> Table:
     rows = []
     for run in study.runs:
         row: dict[str, Any] = {"arm": run.arm, "seed": run.seed, "complete": "yes" if run.complete else "no"}
-        row["steps"] = len(run.metrics)
+        row["steps"] = int(run.metrics[-1]["step"]) if run.metrics else 0
         row["seconds"] = sum(step.get("seconds", math.nan) for step in run.metrics)
         for name, keys in curves.items():
             values = [step[key] for step in run.metrics for key in keys if step.get(key) is not None]
