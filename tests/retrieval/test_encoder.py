@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import random
 from pathlib import Path
 
 import numpy as np
@@ -79,18 +80,23 @@ def test_the_title_is_part_of_a_passage(encoder: Encoder) -> None:
 
 @pytest.mark.slow
 def test_gold_paragraphs_of_hotpotqa_are_found(encoder: Encoder, shared_data: Path) -> None:
-    """Recall@3 over 1,000 paragraphs that hold every gold one; BM25 finds .915, this encoder was measured at .938."""
-    with gzip.open(shared_data / "hotpotqa.jsonl.gz", "rt", encoding="utf-8") as stream:
-        questions = [json.loads(line) for line in stream]
-    questions = [q for q in questions if q["setting"] == "distractor"][:200]
+    """Recall@3 of 200 questions over 1,000 paragraphs: all 399 gold ones and others drawn at random from 52,000.
+
+    BM25 (bm25s, English stop words) finds .948 of them; this encoder was measured at .950.
+    """
+
+    def lines(name: str) -> list[dict]:
+        with gzip.open(shared_data / name, "rt", encoding="utf-8") as stream:
+            return [json.loads(line) for line in stream]
+
+    questions = [q for q in lines("hotpotqa.jsonl.gz") if q["setting"] == "distractor"][:200]
     gold = [{fact["title"] for fact in q["supporting_facts"]} for q in questions]
-    contexts = [(p["title"], p["text"]) for q in questions for p in q["context"] if p["text"].strip()]
     wanted = set().union(*gold)
-    ordered = sorted(dict(contexts).items(), key=lambda item: item[0] not in wanted)[:1000]
-    assert wanted <= {title for title, _ in ordered}
-    vectors = encoder.encode_passages([Passage(n, *item) for n, item in enumerate(ordered)])
-    ranked = np.argsort(-(encoder.encode_queries([q["question"] for q in questions]) @ vectors.T), axis=1)
-    found = [
-        len({ordered[i][0] for i in row[:3]} & titles) / len(titles) for row, titles in zip(ranked, gold, strict=True)
-    ]
-    assert np.mean(found) >= 0.90
+    texts = {row["title"]: row["text"] for row in reversed(lines("corpus.jsonl.gz"))}
+    others = random.Random(0).sample(sorted(texts.keys() - wanted), 1000 - len(wanted))
+    titles = sorted(wanted) + others
+    vectors = encoder.encode_passages([Passage(n, title, texts[title]) for n, title in enumerate(titles)])
+    scores = encoder.encode_queries([q["question"] for q in questions]) @ vectors.T
+    best = [{titles[n] for n in row[:3]} for row in np.argsort(-scores, axis=1)]
+    recall = np.mean([len(found & own) / len(own) for found, own in zip(best, gold, strict=True)])
+    assert recall >= 0.90

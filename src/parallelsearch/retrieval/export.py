@@ -23,6 +23,7 @@ def export_encoder(name: str, out_dir: Path, config_dir: Path = CONFIG_DIR) -> d
     """
     declaration = load_declaration(name, config_dir)
     out_dir = Path(out_dir)
+    _quieten_transformers()
     with replacing(out_dir) as folder:
         folder.mkdir(parents=True)
         if declaration.source == "package":
@@ -37,6 +38,12 @@ def export_encoder(name: str, out_dir: Path, config_dir: Path = CONFIG_DIR) -> d
         }
         write_json(folder / MANIFEST, manifest)
     return manifest
+
+
+def _quieten_transformers() -> None:
+    from transformers.utils.logging import disable_progress_bar
+
+    disable_progress_bar()
 
 
 def package_file(declaration: EncoderDeclaration) -> Path:
