@@ -12,15 +12,13 @@ import random
 from dataclasses import dataclass
 from pathlib import Path
 
-import yaml
-
 from parallelsearch.agent.protocol import is_well_formed, parse_generation, render_hit, render_information
 from parallelsearch.config import WARM_START, TrackingConfig, load_arm, load_study
 from parallelsearch.evaluation.episodes import Provenance, write_episodes
-from parallelsearch.files import write_json, write_text
 from parallelsearch.paths import Results
 from parallelsearch.records import Action, Episode, Hit, Passage, Question, StopReason, Structure, SubQuery, Turn
 from parallelsearch.rewards.compose import score
+from parallelsearch.training.run_folder import MetricsLog, finish_run, start_run
 
 ARMS = ("search-r1", "parallelsearch", "no-decomposition-reward", "no-search-count-reward")
 DATASET = "hotpotqa"
@@ -191,17 +189,11 @@ def _write_run(folder: Path, arm: str, seed: int, config: dict) -> Path:
                 "timing(s)/gen": 3 + draw.random(),
             }
         )
-    write_text(folder / "metrics.jsonl", "".join(json.dumps(step) + "\n" for step in steps))
-    write_text(folder / "config.yaml", yaml.safe_dump({**config, "seed": seed}, sort_keys=False))
-    done = {
-        "arm": arm,
-        "seed": seed,
-        "steps": STEPS,
-        "seconds": sum(step["seconds"] for step in steps),
-        "config_sha256": "5" * 64,
-        "inputs": {"index": "2" * 64, "policy": "6" * 64, "questions": "4" * 64},
-        "versions": {"parallelsearch": "0.1.0"},
-        "policy": "policy",
-    }
-    write_json(folder / "done.json", done)
+    config = {**config, "seed": seed}
+    start_run(folder, config)
+    log = MetricsLog(folder / "metrics.jsonl")
+    for entry in steps:
+        log.append(entry)
+    inputs = {"policy": "6" * 64, "index": "2" * 64, "questions/hotpotqa.train.parquet": "4" * 64}
+    finish_run(folder, config, inputs, arm=arm, seed=seed, steps=STEPS, seconds=sum(step["seconds"] for step in steps))
     return folder

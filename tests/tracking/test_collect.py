@@ -21,6 +21,7 @@ from parallelsearch.files import read_json, write_text
 from parallelsearch.paths import Results
 from parallelsearch.tracking.collect import collect
 from parallelsearch.tracking.store import Store, create, open_store
+from parallelsearch.training.run_folder import start_run
 
 
 def runs_of(store: Store) -> dict[str, Run]:
@@ -53,7 +54,11 @@ def test_a_run_holds_config_curves_figures_checksums_and_files(results: Results,
     run = runs_of(store)["parallelsearch seed 0"]
     assert run.data.params["reward.lambda_d"] == "0.15"
     assert run.data.params["training.sets"] == '["geoworld.train"]'
+    done = read_json(results.train("parallelsearch", 0) / "done.json")
     assert run.data.tags["input.index"] == "2" * 64
+    assert run.data.tags["input.questions/hotpotqa.train.parquet"] == "4" * 64
+    assert run.data.tags["config_sha256"] == done["config_sha256"]
+    assert run.data.tags["version.torch"] == done["versions"]["torch"]
     assert run.data.tags["eval.hotpotqa.dev.policy"] == "1" * 64
     assert run.data.tags["mlflow.note.content"].startswith("The four-part reward")
 
@@ -114,6 +119,17 @@ def test_a_run_trained_again_replaces_the_old_one(results: Results, store: Store
     assert len(runs) == 5
     history = store.client.get_metric_history(runs["parallelsearch seed 0"].info.run_id, "em")
     assert {point.value for point in history} == {0.123}
+
+
+def test_a_run_that_was_set_aside_is_not_collected(results: Results, store: Store) -> None:
+    folder = results.train("parallelsearch", 0)
+    config = yaml.safe_load((folder / "config.yaml").read_text())
+    shutil.copytree(folder, folder.with_name("kept"))
+    start_run(folder, config | {"description": "changed"})
+    assert len(list(folder.parent.glob("seed0.superseded-*"))) == 1
+    runs = {run["arm"]: run for run in collect(results.root, SETTINGS)["runs"]}
+    assert len(runs) == 5
+    assert not runs["parallelsearch"]["complete"]
 
 
 def test_another_config_is_another_run(results: Results, store: Store) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -10,6 +9,7 @@ from typing import Any
 from parallelsearch.config import read_yaml
 from parallelsearch.errors import DataError
 from parallelsearch.files import read_json
+from parallelsearch.training.run_folder import read_metrics
 
 
 @dataclass(frozen=True)
@@ -61,16 +61,4 @@ def _read_metrics(path: Path, complete: bool) -> list[dict[str, Any]]:
         if complete:
             raise DataError(f"{path} is missing although the run is complete; rerun the training.")
         return []
-    lines = path.read_text(encoding="utf-8").splitlines()
-    steps: dict[int, dict[str, Any]] = {}
-    for number, line in enumerate(lines, 1):
-        if not line.strip():
-            continue
-        try:
-            entry = json.loads(line)
-            steps[int(entry["step"])] = entry  # a resumed run may repeat the steps since its last checkpoint
-        except (json.JSONDecodeError, KeyError, TypeError, ValueError):
-            if number == len(lines) and not complete:
-                break
-            raise DataError(f"{path}:{number} is not a JSON object with a step; rerun the training.") from None
-    return [steps[step] for step in sorted(steps)]
+    return read_metrics(path, tolerant=not complete)

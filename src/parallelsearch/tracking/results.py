@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-import json
+import re
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -13,6 +13,9 @@ from parallelsearch.errors import DataError
 from parallelsearch.evaluation.episodes import read_provenance
 from parallelsearch.evaluation.training_runs import TrainingRun, read_run
 from parallelsearch.files import sha256
+from parallelsearch.training.run_folder import config_sha256
+
+_SEED = re.compile(r"seed\d+")  # a run that was set aside has a longer name
 
 
 @dataclass(frozen=True)
@@ -33,8 +36,7 @@ class ArmResult:
 
     @property
     def config_sha256(self) -> str:
-        text = json.dumps(self.config, sort_keys=True, ensure_ascii=False, default=str)
-        return hashlib.sha256(text.encode()).hexdigest()
+        return config_sha256(self.config)
 
     @property
     def key(self) -> str:
@@ -63,21 +65,21 @@ def find(root: Path) -> list[ArmResult]:
     """The records of a results folder, by arm and seed. Reads train/, warm_start/ and eval/, nothing else."""
     root = Path(root)
     training: dict[tuple[str, int], TrainingRun] = {}
-    for folder in sorted(root.glob("train/*/seed*")):
+    for folder in _seed_folders(root, "train/*/*") + _seed_folders(root, "warm_start/*"):
         if (folder / "config.yaml").is_file():
             run = read_run(folder)
-            training[run.arm, run.seed] = run
-    for folder in sorted(root.glob("warm_start/seed*")):
-        if (folder / "config.yaml").is_file():
-            run = read_run(folder)
-            training[WARM_START, run.seed] = run
+            arm = WARM_START if folder.parent.name == "warm_start" else run.arm
+            training[arm, run.seed] = run
     episodes: dict[tuple[str, int], list[Path]] = {}
-    for path in sorted(root.glob("eval/*/seed*/*/episodes.parquet")):
-        arm, seed = path.parts[-4], path.parts[-3].removeprefix("seed")
-        if not seed.isdigit():
-            raise DataError(f"{path}: '{path.parts[-3]}' is not seed followed by a number; move the folder away.")
-        episodes.setdefault((arm, int(seed)), []).append(path)
+    for folder in _seed_folders(root, "eval/*/*"):
+        found = sorted(folder.glob("*/episodes.parquet"))
+        if found:
+            episodes[folder.parent.name, int(folder.name.removeprefix("seed"))] = found
     keys = sorted({*training, *episodes})
     if not keys:
         raise DataError(f"{root} holds no training run and no episodes; run the study first.")
     return [ArmResult(arm, seed, training.get((arm, seed)), episodes.get((arm, seed), [])) for arm, seed in keys]
+
+
+def _seed_folders(root: Path, pattern: str) -> list[Path]:
+    return [folder for folder in sorted(root.glob(pattern)) if _SEED.fullmatch(folder.name)]
