@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -59,6 +60,7 @@ def train(
 ) -> None:
     """Trains one arm with veRL; writes policy/, metrics.jsonl, config.yaml and done.json."""
     from parallelsearch.questions.store import read_questions
+    from parallelsearch.training.retriever_process import served_index
     from parallelsearch.training.run_folder import finish_run, policy_folder, start_run
     from parallelsearch.training.verl_job import clear_checkpoints, run_job
 
@@ -69,7 +71,9 @@ def train(
     start_run(out, full)
     started = time.monotonic()
     asked = [question for path in questions for question in read_questions(path)]
-    metrics = run_job(out, config, seed, start, index, asked, on_step=_print_step)
+    gpus = config.training.device == "cuda"
+    with served_index(index, out, config.training.nodes) if gpus else nullcontext() as url:
+        metrics = run_job(out, config, seed, start, index, asked, retriever_url=url, on_step=_print_step)
     finish_run(out, full, inputs, arm=arm, seed=seed, steps=config.training.steps, seconds=time.monotonic() - started)
     clear_checkpoints(out)
     typer.echo(
