@@ -12,9 +12,10 @@ for pid in $(pgrep -x snakemake || true); do
         exit 1
     fi
 done
-for pid in $(pgrep -x parallelsearch || true); do
-    # A job of the workflow prints to its log; what somebody started by hand does not.
-    if here "$pid" && [[ "$(readlink "/proc/$pid/fd/1")" == */logs/*/*.log ]]; then
+# A job of the workflow prints to its log, and veRL to the log in its run's folder; what somebody started by hand does not.
+for pid in $(pgrep -x parallelsearch || true) $(pgrep -f 'verl\.trainer\.main_ppo' || true); do
+    log=$(readlink "/proc/$pid/fd/1" 2>/dev/null || true)
+    if here "$pid" && [[ "$log" == */logs/*/*.log || "$log" == */train/*/seed*/verl.log ]]; then
         echo "Stopping process $pid, a job that a killed run left behind."
         kill "$pid" && timeout 60 tail --pid="$pid" -f /dev/null || true
     fi
