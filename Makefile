@@ -8,9 +8,10 @@ SHELL := /bin/bash
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 LOCK := envs/cpu.txt
 STAMP := .venv/$(shell cat $(LOCK) pyproject.toml 2>/dev/null | sha256sum | cut -c1-16).installed
-# pip says that entries of its own index configuration are ignored; that is no concern of this project's.
+# pip says that entries of its own index configuration are ignored; that is no concern of this project's. Modules are compiled
+# when they are first imported, not all 60,000 of them now.
 PIP := .venv/bin/python -m pip --disable-pip-version-check -q
-QUIET = 2> >(grep -v "is ignored: it is either a non-existing path or lacks a specific scheme" >&2)
+QUIET = 2> >(grep -v "WARNING: Location '.*' is ignored" >&2)
 STUDY := $(if $(CONFIG),--configfile $(CONFIG))
 RESULTS ?= results
 
@@ -31,8 +32,8 @@ $(STAMP): $(LOCK) pyproject.toml
 	  { echo "Python 3.11 or newer is needed, $$($(PYTHON) --version) was found; set PYTHON=/path/to/python3.11." >&2; exit 1; }
 	@[ -x .venv/bin/python ] || { echo "Creating .venv with $$($(PYTHON) --version)"; $(PYTHON) -m venv .venv; }
 	@echo "Installing $(LOCK) into .venv"
-	@$(PIP) install "$$(grep '^torch==' $(LOCK))" $(QUIET)
-	@$(PIP) install --no-deps -r $(LOCK) $(QUIET)
+	@$(PIP) install --no-compile "$$(grep '^torch==' $(LOCK))" $(QUIET)
+	@$(PIP) install --no-compile --no-deps -r $(LOCK) $(QUIET)
 	@$(PIP) install --no-deps -e . $(QUIET)
 	@rm -f .venv/*.installed && touch $@
 
