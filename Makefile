@@ -9,7 +9,7 @@ PYTHON ?= $(shell command -v python3.11 || command -v python3)
 LOCK := envs/cpu.txt
 STAMP := .venv/$(shell cat $(LOCK) pyproject.toml 2>/dev/null | sha256sum | cut -c1-16).installed
 # pip says that entries of its own index configuration are ignored; that is no concern of this project's. Modules are compiled
-# when they are first imported, not all 60,000 of them now.
+# when they are first imported, not all 25,000 of them now.
 PIP := .venv/bin/python -m pip --disable-pip-version-check -q
 QUIET = 2> >(grep -v "WARNING: Location '.*' is ignored" >&2)
 STUDY := $(if $(CONFIG),--configfile $(CONFIG))
