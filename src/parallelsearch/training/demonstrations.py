@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from parallelsearch.agent.protocol import render_hit, render_information
@@ -34,14 +34,20 @@ class Demonstration:
     segments: tuple[Segment, ...]
 
 
-def demonstrations(real: World, parallel_share: float, top_k: int, rng: random.Random) -> Iterator[Demonstration]:
-    """Endless demonstrations over fictional worlds in the likeness of `real`.
+def demonstrations(
+    real: World,
+    parallel_share: float,
+    top_k: int,
+    rng: random.Random,
+    type_shares: Mapping[str, float] = TYPE_SHARES,
+) -> Iterator[Demonstration]:
+    """Endless demonstrations over fictional worlds in the likeness of `real`, question types in `type_shares`.
 
     Where a level of look-ups has more than one, a share of `parallel_share` searches them in one turn, the rest one by
     one.
     """
     fiction = Fiction(real)
-    types, shares = list(TYPE_SHARES), list(TYPE_SHARES.values())
+    types, shares = list(type_shares), list(type_shares.values())
     while True:
         world = fiction.draw(rng)
         for _ in range(4):

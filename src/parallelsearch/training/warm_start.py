@@ -1,7 +1,8 @@
 """The warm start: a policy learns the protocol from demonstrations before reinforcement learning.
 
-In the first part of the steps the observations are in the loss too, with a smaller weight: predicting the names they
-repeat is what teaches a small model to copy. In the rest the loss covers the policy's own tokens only.
+A small model has to learn to copy names first, and it learns that from short texts that repeat them. So the first
+part of the steps has questions of a single look-up only, and for somewhat longer the observations are in the loss as
+well. After that the loss covers the policy's own tokens only.
 
 Every batch is made from the seed and the step alone, so that a killed run goes on from its last checkpoint with the
 batches it would have seen.
@@ -21,6 +22,7 @@ from parallelsearch.agent.prompts import prompt_token_ids
 from parallelsearch.config import AgentConfig, PolicyConfig, WarmStartConfig
 from parallelsearch.files import replacing
 from parallelsearch.geoworld.facts import World
+from parallelsearch.geoworld.questions import TYPE_SHARES
 from parallelsearch.retrieval.encoder import has_bf16_instructions
 from parallelsearch.training.demonstrations import Demonstration, demonstrations
 from parallelsearch.training.policy import build_policy, save_policy, train_tokenizer
@@ -34,7 +36,8 @@ TOKENIZER_DEMONSTRATIONS = 3000  # demonstrations the tokenizer is trained on
 ROWS_A_PASS = 16  # a batch is read in passes of rows of like length, so that little is padded
 LENGTH_MULTIPLE = 32  # tokens; few different shapes, since a CPU's matrix kernels are prepared anew for each
 TARGET_MULTIPLE = 256  # tokens; likewise for the output layer
-READING_SHARE = 0.6  # of the steps: the first ones, in which observations are in the loss
+SINGLE_SHARE = 0.35  # of the steps: the first ones, with questions of a single look-up
+READING_SHARE = 0.55  # of the steps: the first ones, in which observations are in the loss
 READING_WEIGHT = 0.5  # of an observation's mean loss, beside that of the policy's own tokens
 CHECKPOINT_EVERY = 250  # steps
 LOG_EVERY = 25  # steps
@@ -136,9 +139,9 @@ def _batches(
 ) -> Iterator[list[Padded]]:
     """The batches of steps `first`, `first` + 1, ...; each is a list of passes."""
     for step in count(first):
-        stream = demonstrations(
-            world, config.parallel_share, agent.top_k, random.Random(f"{seed}/demonstrations/{step}")
-        )
+        types = {"single": 1.0} if step <= SINGLE_SHARE * config.steps else TYPE_SHARES
+        rng = random.Random(f"{seed}/demonstrations/{step}")
+        stream = demonstrations(world, config.parallel_share, agent.top_k, rng, types)
         rows = [token_rows(demonstration, agent, tokenizer) for demonstration in islice(stream, config.batch_size)]
         rows.sort(key=lambda row: len(row[0]))
         passes = (rows[start : start + ROWS_A_PASS] for start in range(0, len(rows), ROWS_A_PASS))
