@@ -122,7 +122,7 @@ def test_changed_drawing_code_redraws_and_retrains_nothing(finished: Checkout) -
         plan = finished.plan("all")
     finally:
         code.write_text(before)
-    assert plan.counts.keys() == {"table", "figure", "report_page", "all"}
+    assert plan.counts.keys() == {"table", "figure", "report_page", "track_collect", "all"}
 
 
 def test_a_reworded_command_retrains_nothing(finished: Checkout) -> None:
