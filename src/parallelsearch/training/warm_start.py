@@ -33,7 +33,8 @@ if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
 TOKENIZER_DEMONSTRATIONS = 3000  # demonstrations the tokenizer is trained on
-ROWS_A_PASS = 16  # a batch is read in passes of rows of like length, so that little is padded
+ROWS_A_PASS = 16  # a batch is read in passes of at most so many rows of like length
+LONGEST_TO_SHORTEST = 1.3  # in a pass, so that little is padded
 LENGTH_MULTIPLE = 32  # tokens; few different shapes, since a CPU's matrix kernels are prepared anew for each
 TARGET_MULTIPLE = 256  # tokens; likewise for the output layer
 SINGLE_SHARE = 0.35  # of the steps: the first ones, with questions of a single look-up
@@ -43,6 +44,8 @@ CHECKPOINT_EVERY = 250  # steps
 LOG_EVERY = 25  # steps
 FINAL_RATE = 0.05  # of the peak learning rate
 IGNORED = -100  # label of a token outside the loss
+
+Row = tuple[list[int], list[int]]  # token ids and labels of one demonstration
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,9 +114,7 @@ def warm_start(
     return {**metrics, "parallel_share": _parallel_share(world, agent, config, seed)}
 
 
-def token_rows(
-    demonstration: Demonstration, agent: AgentConfig, tokenizer: PreTrainedTokenizerBase
-) -> tuple[list[int], list[int]]:
+def token_rows(demonstration: Demonstration, agent: AgentConfig, tokenizer: PreTrainedTokenizerBase) -> Row:
     """Token ids and labels of one demonstration; every piece is encoded by itself, as an episode does it."""
     ids = prompt_token_ids(agent.prompt, demonstration.draft.text, tokenizer)
     labels = [IGNORED] * len(ids)
@@ -144,11 +145,21 @@ def _batches(
         stream = demonstrations(world, config.parallel_share, agent.top_k, rng, types)
         rows = [token_rows(demonstration, agent, tokenizer) for demonstration in islice(stream, config.batch_size)]
         rows.sort(key=lambda row: len(row[0]))
-        passes = (rows[start : start + ROWS_A_PASS] for start in range(0, len(rows), ROWS_A_PASS))
-        yield [_padded(part, tokenizer.pad_token_id) for part in passes]
+        yield [_padded(part, tokenizer.pad_token_id) for part in _passes(rows)]
 
 
-def _padded(rows: list[tuple[list[int], list[int]]], pad: int) -> Padded:
+def _passes(rows: list[Row]) -> list[list[Row]]:
+    """`rows`, sorted by length, cut into passes."""
+    passes: list[list[Row]] = []
+    for row in rows:
+        full = not passes or len(passes[-1]) == ROWS_A_PASS
+        if full or len(row[0]) > LONGEST_TO_SHORTEST * len(passes[-1][0][0]):
+            passes.append([])
+        passes[-1].append(row)
+    return passes
+
+
+def _padded(rows: list[Row], pad: int) -> Padded:
     import torch
 
     longest = _up_to_multiple(max(len(ids) for ids, _ in rows), LENGTH_MULTIPLE)
