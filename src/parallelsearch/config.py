@@ -113,9 +113,9 @@ class PolicyConfig(Section):
 class WarmStartConfig(Section):
     """Supervised training on demonstrations before reinforcement learning (source: scratch only)."""
 
-    steps: int = Field(1500, ge=1, description="Optimiser steps.")
+    steps: int = Field(1000, ge=1, description="Optimiser steps.")
     batch_size: int = Field(32, ge=1, description="Demonstrations a step.")
-    learning_rate: float = Field(3e-3, gt=0, description="Peak learning rate (AdamW, warm-up then linear decay).")
+    learning_rate: float = Field(3e-3, gt=0, description="Peak learning rate (warm-up, then linear decay).")
     parallel_share: float = Field(
         0.3, ge=0, le=1, description="Share of demonstrations that search in parallel where both ways are possible."
     )

@@ -11,9 +11,10 @@ from parallelsearch.geoworld.facts import World
 from parallelsearch.geoworld.fiction import Fiction
 from parallelsearch.geoworld.passages import city_text, country_text
 from parallelsearch.geoworld.questions import TYPE_SHARES, draw
-from parallelsearch.geoworld.templates import Draft, LookUp
+from parallelsearch.geoworld.templates import Draft
 from parallelsearch.records import Hit, Passage
 
+_NEXT = {1: "I need one fact.", 2: "I need two facts."}
 GOLD_RANK_ONE = 0.8  # share of look-ups whose passage stands first among those shown; it stands second otherwise
 
 
@@ -59,22 +60,29 @@ def demonstrations(
 
 
 def segments(draft: Draft, world: World, parallel: bool, top_k: int, rng: random.Random) -> tuple[Segment, ...]:
-    """The pieces of one demonstration: a level's look-ups in one search (`parallel`) or one search each."""
-    steps: list[tuple[LookUp, ...]] = []
-    for level in draft.levels:
-        steps += [level] if parallel else [(look_up,) for look_up in level]
+    """The pieces of one demonstration: a level's look-ups in one search (`parallel`) or one search each.
+
+    A thought notes the facts found on the current level and how many look-ups come next, nothing else: every name it
+    repeated would be one more chance for a small model to miscopy.
+    """
     pieces: list[Segment] = []
-    notes: list[str] = []
-    for step in steps:
-        thought = "".join(f"{note}. " for note in notes) + f"I need {' and '.join(look_up.title for look_up in step)}."
-        query = " ## ".join(look_up.title for look_up in step)
-        pieces.append(Segment(f"<think> {thought}</think>\n<search> {query}</search>", True))
-        results = [(look_up.title, _rendered_hits(look_up.title, world, top_k, rng)) for look_up in step]
-        pieces.append(Segment(render_information(results), False))
-        notes += [f"{look_up.title}: {look_up.fact}" for look_up in step]
-    thought = "".join(f"{note}. " for note in notes).strip()
-    pieces.append(Segment(f"<think> {thought}</think>\n<answer> {draft.answer}</answer>", True))
+    known = ""
+    for level in draft.levels:
+        facts: list[str] = []
+        for step in [level] if parallel else [(look_up,) for look_up in level]:
+            thought = " ".join(filter(None, (known, _sentence(facts), _NEXT[len(step)])))
+            query = " ## ".join(look_up.title for look_up in step)
+            pieces.append(Segment(f"<think> {thought}</think>\n<search> {query}</search>", True))
+            results = [(look_up.title, _rendered_hits(look_up.title, world, top_k, rng)) for look_up in step]
+            pieces.append(Segment(render_information(results), False))
+            facts += [look_up.fact for look_up in step]
+        known = _sentence(facts)
+    pieces.append(Segment(f"<think> {known}</think>\n<answer> {draft.answer}</answer>", True))
     return tuple(pieces)
+
+
+def _sentence(facts: list[str]) -> str:
+    return f"{' and '.join(facts)}." if facts else ""
 
 
 def _rendered_hits(title: str, world: World, top_k: int, rng: random.Random) -> str:
