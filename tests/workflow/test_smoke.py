@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import csv
 import json
+import re
+import subprocess
 import time
 from collections.abc import Callable
 
 import pytest
-from checkout import Checkout
+from checkout import ENVIRONMENT, Checkout
 
 from parallelsearch.evaluation.episodes import read_episodes
 from parallelsearch.questions.store import read_questions
@@ -156,3 +158,21 @@ def test_deleted_figures_come_back_and_no_policy_is_touched(study: Checkout) -> 
     assert done.returncode == 0, done.stdout
     assert (results / "figures" / "training_curves.png").is_file()
     assert [path.stat().st_mtime_ns for path in policies] == before
+
+
+def test_one_question_by_hand_prints_its_turns(study: Checkout) -> None:
+    results = study.root / "results"
+    done = subprocess.run(
+        [
+            *("parallelsearch", "ask", "In which country is Lyon?"),
+            *("--policy", str(results / "train" / "parallelsearch" / "seed0")),
+            *("--index", str(results / "index" / "geoworld.multilingual-e5-small.flat")),
+        ],
+        env=ENVIRONMENT,
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "<think>" in done.stdout
+    assert re.search(r"^Answer: .*\n\d LLM calls, \d searches", done.stdout, flags=re.MULTILINE)

@@ -1,0 +1,90 @@
+"""What surrounds veRL's process: its data file, its checkpoints' marks, the policy it leaves, and its end."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pandas as pd
+import psutil
+import pytest
+import torch
+from transformers import AutoModelForCausalLM
+
+from parallelsearch.config import load_arm, load_study
+from parallelsearch.errors import TrainingError
+from parallelsearch.records import Question, Structure
+from parallelsearch.training.agent_loop import question_of
+from parallelsearch.training.policy import build_policy, save_policy, train_tokenizer
+from parallelsearch.training.verl_job import _end, export_policy, finished_steps, write_data
+
+CONFIG = Path(__file__).resolve().parents[2] / "config"
+STUDY = load_study(config_dir=CONFIG)
+
+
+def test_a_row_of_the_data_file_holds_the_whole_question_and_the_prompt(tmp_path) -> None:
+    question = Question("q", "geoworld", "train", "Who?", ("A", "B"), "bridge", Structure.SEQUENTIAL, 2, ("T",), (4,))
+    arm = load_arm(STUDY, "parallelsearch", CONFIG)
+    write_data(tmp_path / "train.parquet", arm, [question, question])
+    row = pd.read_parquet(tmp_path / "train.parquet").iloc[1]
+    assert question_of(row["extra_info"]["question"]) == question
+    assert row["extra_info"]["index"] == 1
+    assert row["prompt"][0]["content"] == "Question: Who?\n"
+    assert row["agent_name"] == "parallelsearch"
+
+
+def test_the_last_complete_checkpoint_counts(tmp_path) -> None:
+    assert finished_steps(tmp_path) == 0
+    (tmp_path / "latest_checkpointed_iteration.txt").write_text("20")
+    assert finished_steps(tmp_path) == 20
+
+
+@pytest.fixture
+def checkpoint(tmp_path) -> Path:
+    tokenizer = train_tokenizer(["Which city is larger?"] * 3, 320)
+    model = build_policy(STUDY.policy.model_copy(update={"hidden_size": 16, "layers": 1, "heads": 2}), tokenizer, 0)
+    save_policy(model, tokenizer, tmp_path / "huggingface")
+    return tmp_path / "huggingface"
+
+
+def test_an_exported_policy_gives_the_checkpoints_logits(checkpoint: Path, tmp_path) -> None:
+    export_policy(checkpoint, tmp_path / "policy")
+    ids = torch.tensor([[5, 6, 7, 8]])
+    before, after = (
+        AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)(ids).logits
+        for folder in (checkpoint, tmp_path / "policy")
+    )
+    torch.testing.assert_close(after, before, rtol=0, atol=0)
+    assert json.loads((tmp_path / "policy" / "config.json").read_text())["dtype"] == "float32"
+
+
+def test_weights_that_are_not_numbers_leave_no_policy(checkpoint: Path, tmp_path) -> None:
+    model = AutoModelForCausalLM.from_pretrained(checkpoint, dtype=torch.float32)
+    with torch.no_grad():
+        model.model.norm.weight[0] = float("nan")
+    model.save_pretrained(checkpoint)
+    with pytest.raises(TrainingError, match="not finite numbers; the training diverged"):
+        export_policy(checkpoint, tmp_path / "policy")
+    assert not (tmp_path / "policy").exists()
+
+
+def test_a_checkpoint_without_weights_is_refused(tmp_path) -> None:
+    with pytest.raises(TrainingError, match="holds no weights; delete the run's checkpoints"):
+        export_policy(tmp_path, tmp_path / "policy")
+
+
+def test_ending_a_job_ends_what_it_started() -> None:
+    program = "import subprocess, sys; p = subprocess.Popen(['sleep', '300']); print(p.pid, flush=True); p.wait()"
+    job = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True, start_new_session=True)
+    assert job.stdout is not None
+    child = int(job.stdout.readline())
+    _end(job)
+    for _ in range(50):
+        if not psutil.pid_exists(child) or psutil.Process(child).status() == psutil.STATUS_ZOMBIE:
+            break
+        time.sleep(0.1)
+    assert job.returncode is not None
+    assert not psutil.pid_exists(child) or psutil.Process(child).status() == psutil.STATUS_ZOMBIE
