@@ -1,14 +1,13 @@
 """The whole study: raw facts -> questions, passages, index -> policies, arms -> episodes -> MLflow, tables, figures, report.
 
-Here stand the configuration, its validation and the targets; each stage has its own file under workflow/rules.
-`snakemake` (or `snakemake all`) makes everything; any file under results/ is a target, too.
+Here stand the configuration, its validation and the targets (any file under results/ is one, too); each stage has its own
+file under workflow/rules.
 """
 
 from pathlib import Path
 
 from snakemake.exceptions import WorkflowError
 from snakemake.utils import min_version
-
 from parallelsearch.errors import UserError
 from parallelsearch.planning import StudyPlan
 
