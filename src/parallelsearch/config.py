@@ -137,7 +137,6 @@ class TrainingConfig(Section):
     """Reinforcement learning with veRL."""
 
     sets: list[str] = Field(["geoworld.train"], description="Question sets, each DATASET.SPLIT.")
-    validation_sets: list[str] = Field(default_factory=list, description="Question sets scored while training.")
     algorithm: Literal["ppo", "grpo"] = Field("ppo", description="ppo: GAE with a critic; grpo: group-relative.")
     device: Literal["cpu", "cuda"] = Field("cpu", description="Where the job runs.")
     nodes: int = Field(1, ge=1, description="Nodes of the job.")
@@ -163,7 +162,6 @@ class TrainingConfig(Section):
     top_p: float = Field(1.0, gt=0, le=1, description="Nucleus of rollouts.")
     offload: bool = Field(False, description="FSDP parameters and optimiser state in CPU memory between steps.")
     save_every: int = Field(10, ge=1, description="Steps between checkpoints.")
-    validate_every: int = Field(0, ge=0, description="Steps between validations; 0: never.")
 
 
 class EvaluationConfig(Section):

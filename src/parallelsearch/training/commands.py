@@ -52,7 +52,9 @@ def warm_start_command(
 def train(
     out: Annotated[Path, typer.Argument(help="Folder of the run.")],
     arm: Annotated[str, typer.Option(help="Name of the arm.")],
-    policy: Annotated[str, typer.Option(help="Folder of the warm start, or a published model.")],
+    policy: Annotated[
+        str, typer.Option(help="Folder of the warm start, or MODEL[@REVISION] of the hub.")
+    ],
     index: Annotated[Path, typer.Option(help="Index folder.")],
     questions: Annotated[list[Path], typer.Option(help="Question file; repeatable.")],
     settings: Annotated[str, typer.Option(help="JSON object: the arm, complete.")],
@@ -60,12 +62,13 @@ def train(
 ) -> None:
     """Trains one arm with veRL; writes policy/, metrics.jsonl, config.yaml and done.json."""
     from parallelsearch.questions.store import read_questions
+    from parallelsearch.training.policy import local_policy
     from parallelsearch.training.retriever_process import served_index
-    from parallelsearch.training.run_folder import finish_run, policy_folder, start_run
+    from parallelsearch.training.run_folder import finish_run, start_run
     from parallelsearch.training.verl_job import clear_checkpoints, run_job
 
     config = from_json(ArmConfig, settings, "train --settings")
-    start = str(policy_folder(Path(policy))) if (Path(policy) / "done.json").exists() else policy
+    start = local_policy(policy)
     inputs = _inputs(start, index, questions)
     full = {**config.model_dump(), "seed": seed, "inputs": inputs}
     start_run(out, full)

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from parallelsearch.config import PolicyConfig
+from parallelsearch.errors import TrainingError
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase, Qwen2ForCausalLM
@@ -85,6 +86,29 @@ def save_policy(model: Qwen2ForCausalLM, tokenizer: PreTrainedTokenizerBase, fol
     """Writes weights (safetensors), configuration and tokenizer in the Hugging Face layout."""
     model.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
+
+
+def local_policy(name: str) -> str:
+    """The folder of the policy that training starts from.
+
+    `name` is a run's folder, a model's folder, or MODEL or MODEL@REVISION of the Hugging Face hub, which is fetched
+    (or found in the local cache). Raises TrainingError where it cannot be had.
+    """
+    from parallelsearch.training.run_folder import policy_folder
+
+    if Path(name).exists():
+        return name if (Path(name) / "config.json").exists() else str(policy_folder(Path(name)))
+    from huggingface_hub import snapshot_download
+    from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError
+
+    model, _, revision = name.partition("@")
+    try:
+        return snapshot_download(model, revision=revision or None, allow_patterns=["*.json", "*.safetensors", "*.txt"])
+    except (HfHubHTTPError, HFValidationError, LocalEntryNotFoundError, OSError) as error:
+        raise TrainingError(
+            f"The policy '{name}' is neither a folder nor to be had from the model hub"
+            f" ({type(error).__name__}); where this node has no way out, run `hf download {model}` on one that has."
+        ) from error
 
 
 def _merges(bpe: object) -> list[str]:

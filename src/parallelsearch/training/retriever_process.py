@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import socket
-import subprocess
 import sys
 import time
 from collections.abc import Iterator
@@ -12,9 +11,9 @@ from pathlib import Path
 
 from parallelsearch.errors import RetrieverError
 from parallelsearch.files import read_json
+from parallelsearch.training.child_process import end_child, start_child
 
 POLL_SECONDS = 0.2
-STOP_SECONDS = 10.0
 
 
 @contextmanager
@@ -29,8 +28,7 @@ def served_index(index: Path, folder: Path, nodes: int = 1, wait_seconds: float 
     host = "127.0.0.1" if nodes == 1 else socket.gethostname()
     command = [sys.executable, "-m", "parallelsearch.cli", "retriever", "serve", "--index", str(index)]
     command += ["--host", host, "--port", "0", "--ready-file", str(ready)]
-    with (folder / "retriever.log").open("ab") as log:
-        process = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT)
+    process = start_child(command, folder / "retriever.log")
     try:
         end = time.monotonic() + wait_seconds
         while not ready.exists():
@@ -44,9 +42,4 @@ def served_index(index: Path, folder: Path, nodes: int = 1, wait_seconds: float 
             time.sleep(POLL_SECONDS)
         yield read_json(ready)["url"]
     finally:
-        process.terminate()
-        try:
-            process.wait(STOP_SECONDS)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
+        end_child(process)

@@ -166,8 +166,8 @@ def _trainer(arm: ArmConfig, files: JobFiles) -> dict[str, Any]:
         "trainer.total_training_steps": training.steps,
         "trainer.total_epochs": 1000,  # total_training_steps ends the job
         "trainer.save_freq": training.save_every,
-        "trainer.test_freq": training.validate_every or -1,
-        "trainer.val_before_train": training.validate_every > 0,
+        "trainer.test_freq": -1,  # policies are evaluated by a stage of their own
+        "trainer.val_before_train": False,
         "trainer.resume_mode": "auto",
         "trainer.default_local_dir": files.checkpoints,
         "trainer.max_actor_ckpt_to_keep": 2,

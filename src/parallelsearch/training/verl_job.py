@@ -26,11 +26,11 @@ from parallelsearch.config import ArmConfig
 from parallelsearch.errors import TrainingError
 from parallelsearch.files import replacing, write_json, write_text
 from parallelsearch.records import Question
+from parallelsearch.training.child_process import end_child, start_child
 from parallelsearch.training.training_metrics import TrainingMetrics
 from parallelsearch.training.verl_config import AGENT_NAME, JobFiles, compose, overrides
 
 POLL_SECONDS = 0.5
-STOP_SECONDS = 20.0  # between asking the job to end and ending it
 LOG_TAIL_LINES = 15
 
 
@@ -148,21 +148,14 @@ def _verl_process(
     """veRL's process in a session of its own; it ends with the block, whatever ends the block."""
     (folder / "records").mkdir(exist_ok=True)
     command = [sys.executable, "-m", "verl.trainer.main_ppo", *arguments, f"hydra.run.dir={folder / 'data' / 'hydra'}"]
-    with (folder / "verl.log").open("ab") as log:
-        process = subprocess.Popen(
-            command,
-            stdout=log,
-            stderr=subprocess.STDOUT,
-            env=_environment(arm, metrics_file),
-            start_new_session=True,
-        )
+    process = start_child(command, folder / "verl.log", _environment(arm, metrics_file))
     previous = {number: signal.signal(number, _raise_exit) for number in (signal.SIGTERM, signal.SIGHUP)}
     try:
         yield process
     finally:
         for number, handler in previous.items():
             signal.signal(number, handler)
-        _end(process)
+        end_child(process)
 
 
 def _environment(arm: ArmConfig, metrics_file: Path) -> dict[str, str]:
@@ -190,19 +183,6 @@ def _environment(arm: ArmConfig, metrics_file: Path) -> dict[str, str]:
 
 def _raise_exit(number: int, frame: Any) -> None:
     raise SystemExit(128 + number)
-
-
-def _end(process: subprocess.Popen[bytes]) -> None:
-    """Ends veRL's process and what it started in its session."""
-    for number, wait in ((signal.SIGTERM, STOP_SECONDS), (signal.SIGKILL, STOP_SECONDS)):
-        try:
-            os.killpg(process.pid, number)
-        except ProcessLookupError:
-            return
-        try:
-            process.wait(wait)
-        except subprocess.TimeoutExpired:
-            continue
 
 
 def _tail(path: Path) -> str:
