@@ -100,6 +100,8 @@ def expected_answer(text: str, raw: RawFacts) -> str:
         return raw.countries[country]["currencyname" if fact == "currency" else fact]
     if match := re.fullmatch(r"How many other countries border the country where (.+) lies\?", text):
         return str(len(raw.countries[raw.home(match.group(1))]["neighbours"].split(",")))
+    if match := re.fullmatch(r"How many other countries border (.+)\?", text):
+        return str(len(raw.countries[match.group(1)]["neighbours"].split(",")))
     if match := re.fullmatch(r"In which country is (.+)\?", text):
         return raw.home(match.group(1))
     if match := re.fullmatch(r"How many thousand inhabitants does (.+) have\?", text):

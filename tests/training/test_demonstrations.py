@@ -15,7 +15,7 @@ from parallelsearch.config import AgentConfig
 from parallelsearch.geoworld.facts import World, load_world, split_countries
 from parallelsearch.questions.structure import structure_of
 from parallelsearch.records import Question, Structure
-from parallelsearch.training.demonstrations import Demonstration, demonstrations
+from parallelsearch.training.demonstrations import Demonstration, demonstrations, exercises
 from parallelsearch.training.policy import TAG_TOKENS, train_tokenizer
 from parallelsearch.training.warm_start import IGNORED, token_rows
 
@@ -98,3 +98,13 @@ def test_tokens_survive_saving_and_keep_text(sample: list[Demonstration], tokeni
     assert len(loaded.encode("12345")) == 5  # digits stand alone
     assert all(len(loaded.encode(tag)) == 1 for tag in TAG_TOKENS)
     assert len(loaded) <= 800
+
+
+def test_an_exercise_trains_the_answer_and_nothing_else(train_world: World, tokenizer) -> None:
+    agent = AgentConfig(prompt="short")
+    for exercise in islice(exercises(train_world, random.Random(4)), 200):
+        ids, labels = token_rows(exercise, agent, tokenizer)
+        trained = tokenizer.decode([label for label in labels if label != IGNORED])
+        assert trained == f" {exercise.draft.answer}</answer>"
+        facts = [look_up.fact for look_up in exercise.draft.levels[-1]]
+        assert f"<think> {facts[0]} and {facts[1]}.</think>" in tokenizer.decode(ids)

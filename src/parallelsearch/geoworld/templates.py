@@ -231,6 +231,20 @@ def capital_of_country(world: World, rng: random.Random) -> Draft | None:
     )
 
 
+def borders_of_country(world: World, rng: random.Random) -> Draft | None:
+    """One look-up; the answer is a number."""
+    country = world.countries[rng.choice(list(world.countries))]
+    if not country.borders:
+        return None
+    value = str(country.borders)
+    return Draft(
+        f"How many other countries border {country.name}?",
+        value,
+        "single",
+        ((LookUp(country.name, value),),),
+    )
+
+
 TEMPLATES: dict[str, tuple[Template, ...]] = {
     "comparison": (larger_city, same_country, more_populous_country, same_continent),
     "bridge": (
@@ -240,5 +254,5 @@ TEMPLATES: dict[str, tuple[Template, ...]] = {
         bridge_borders,
     ),
     "bridge_comparison": (countries_on_same_continent, city_in_more_populous_country),
-    "single": (country_of_city, inhabitants_of_city, capital_of_country),
+    "single": (country_of_city, inhabitants_of_city, capital_of_country, borders_of_country),
 }

@@ -52,9 +52,7 @@ def warm_start_command(
 def train(
     out: Annotated[Path, typer.Argument(help="Folder of the run.")],
     arm: Annotated[str, typer.Option(help="Name of the arm.")],
-    policy: Annotated[
-        str, typer.Option(help="Folder of the warm start, or MODEL[@REVISION] of the hub.")
-    ],
+    policy: Annotated[str, typer.Option(help="Folder of the warm start, or MODEL[@REVISION] of the hub.")],
     index: Annotated[Path, typer.Option(help="Index folder.")],
     questions: Annotated[list[Path], typer.Option(help="Question file; repeatable.")],
     settings: Annotated[str, typer.Option(help="JSON object: the arm, complete.")],

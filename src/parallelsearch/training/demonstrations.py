@@ -59,6 +59,18 @@ def demonstrations(
             yield Demonstration(draft, parallel, segments(draft, world, parallel, top_k, rng))
 
 
+def exercises(real: World, rng: random.Random) -> Iterator[Demonstration]:
+    """Endless last steps of comparisons: the facts are given, and only the answer that follows from them is trained."""
+    fiction = Fiction(real)
+    while True:
+        world = fiction.draw(rng)
+        for _ in range(8):
+            if draft := draw(world, rng, "comparison"):
+                facts = _sentence([look_up.fact for look_up in draft.levels[-1]])
+                given = Segment(f"<think> {facts}</think>\n<answer>", False)
+                yield Demonstration(draft, False, (given, Segment(f" {draft.answer}</answer>", True)))
+
+
 def segments(draft: Draft, world: World, parallel: bool, top_k: int, rng: random.Random) -> tuple[Segment, ...]:
     """The pieces of one demonstration: a level's look-ups in one search (`parallel`) or one search each.
 

@@ -2,7 +2,8 @@
 
 A small model has to learn to copy names first, and it learns that from short texts that repeat them. So the first
 part of the steps has questions of a single look-up only, and for somewhat longer the observations are in the loss as
-well. After that the loss covers the policy's own tokens only.
+well. After that the loss covers the policy's own tokens only. Comparing two facts is hard to learn from the few tokens
+that it takes in a demonstration, so each batch has exercises of that step alone beside its demonstrations.
 
 Every batch is made from the seed and the step alone, so that a killed run goes on from its last checkpoint with the
 batches it would have seen.
@@ -24,7 +25,7 @@ from parallelsearch.files import replacing
 from parallelsearch.geoworld.facts import World
 from parallelsearch.geoworld.questions import TYPE_SHARES
 from parallelsearch.retrieval.encoder import has_bf16_instructions
-from parallelsearch.training.demonstrations import Demonstration, demonstrations
+from parallelsearch.training.demonstrations import Demonstration, demonstrations, exercises
 from parallelsearch.training.policy import build_policy, save_policy, train_tokenizer
 from parallelsearch.training.run_folder import MetricsLog
 
@@ -33,13 +34,14 @@ if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
 TOKENIZER_DEMONSTRATIONS = 3000  # demonstrations the tokenizer is trained on
-ROWS_A_PASS = 16  # a batch is read in passes of at most so many rows of like length
+ROWS_A_PASS = 32  # a batch is read in passes of at most so many rows of like length
 LONGEST_TO_SHORTEST = 1.3  # in a pass, so that little is padded
 LENGTH_MULTIPLE = 32  # tokens; few different shapes, since a CPU's matrix kernels are prepared anew for each
 TARGET_MULTIPLE = 256  # tokens; likewise for the output layer
 SINGLE_SHARE = 0.25  # of the steps: the first ones, with questions of a single look-up
 READING_SHARE = 0.55  # of the steps: the first ones, in which observations are in the loss
 MUON_RATE = 20 / 3  # Muon's learning rate as a multiple of AdamW's
+EXERCISES_A_DEMONSTRATION = 1
 READING_WEIGHT = 0.5  # of an observation's mean loss, beside that of the policy's own tokens
 CHECKPOINT_EVERY = 250  # steps
 LOG_EVERY = 25  # steps
@@ -146,7 +148,9 @@ def _batches(
         types = {"single": 1.0} if step <= SINGLE_SHARE * config.steps else TYPE_SHARES
         rng = random.Random(f"{seed}/demonstrations/{step}")
         stream = demonstrations(world, config.parallel_share, agent.top_k, rng, types)
-        rows = [token_rows(demonstration, agent, tokenizer) for demonstration in islice(stream, config.batch_size)]
+        drills = exercises(world, rng)
+        batch = [*islice(stream, config.batch_size), *islice(drills, EXERCISES_A_DEMONSTRATION * config.batch_size)]
+        rows = [token_rows(demonstration, agent, tokenizer) for demonstration in batch]
         rows.sort(key=lambda row: len(row[0]))
         yield [_padded(part, tokenizer.pad_token_id) for part in _passes(rows)]
 
