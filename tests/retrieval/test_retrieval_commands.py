@@ -45,8 +45,8 @@ def test_from_a_raw_file_to_a_search(
 @pytest.mark.parametrize(
     ("settings", "named"),
     [
-        ("{kind: flat}", "--settings is not valid JSON"),
-        ("[]", "--settings is list, not an object"),
+        ("{kind: flat}", "is not valid JSON"),
+        ("[]", "is not a JSON object"),
         ('{"kind": "pq"}', "'kind' is 'pq'"),
         ('{"nprobe": 4}', "unknown key 'nprobe' (value 4); allowed here: kind, parameters"),
         ('{"kind": "flat", "parameters": {"nprobe": 4}}', "'nprobe', unknown to kind 'flat'"),

@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from parallelsearch.config import GeoWorldConfig, validated
+from parallelsearch.config import GeoWorldConfig, from_json
 from parallelsearch.files import replacing, sha256, write_json
 
 app = typer.Typer(help="The generated encyclopedia and its questions.", no_args_is_help=True)
@@ -30,7 +30,7 @@ def build(
     from parallelsearch.geoworld.passages import passages_of
     from parallelsearch.geoworld.questions import make_questions
 
-    config = validated(GeoWorldConfig, json.loads(settings), "geoworld")
+    config = from_json(GeoWorldConfig, settings, "geoworld --settings")
     countries = len(load_world(0).countries)
     world = load_world(config.passages - countries)
     passages = passages_of(world)

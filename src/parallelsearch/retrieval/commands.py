@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
-from typing import Any
 
 import typer
-
-from parallelsearch.errors import ConfigError
 
 encoder = typer.Typer(help="Encoders.", no_args_is_help=True)
 index = typer.Typer(help="Search indexes.", no_args_is_help=True)
@@ -61,10 +57,10 @@ def embed(
     device: str = typer.Option("", help="cpu or cuda; default: cuda where there is one."),
 ) -> None:
     """Encode one shard of a corpus; a finished shard is not done again."""
-    from parallelsearch.config import EmbedConfig, validated
+    from parallelsearch.config import EmbedConfig, from_json
     from parallelsearch.retrieval.embeddings import embed_shard
 
-    config = validated(EmbedConfig, _json_object(settings), "--settings")
+    config = from_json(EmbedConfig, settings, "--settings")
     done = embed_shard(corpus_dir, encoder_dir, out_dir, shard, of, config.tokens_per_batch, device or None)
     typer.echo(f"{out_dir}: shard {shard} of {of} {'encoded' if done else 'was finished before'}")
 
@@ -90,10 +86,10 @@ def build(
     settings: str = typer.Option("{}", help="Settings of the section `index`, as JSON."),
 ) -> None:
     """Build a search index over embeddings and measure it against exact search."""
-    from parallelsearch.config import IndexConfig, validated
+    from parallelsearch.config import IndexConfig, from_json
     from parallelsearch.retrieval.index import write_index
 
-    config = validated(IndexConfig, _json_object(settings), "--settings")
+    config = from_json(IndexConfig, settings, "--settings")
     manifest = write_index(corpus_dir, embeddings_dir, out_dir, config)
     quality = manifest["quality"]
     measured = f"recall@{quality['recall_at']} {quality['recall']}"
@@ -127,13 +123,3 @@ def serve_index(
     from parallelsearch.retrieval.server import serve
 
     serve(index_dir, host, port, ready_file, top_k, device or None, announce=lambda line: typer.echo(line, err=True))
-
-
-def _json_object(text: str) -> dict[str, Any]:
-    try:
-        value = json.loads(text)
-    except json.JSONDecodeError as error:
-        raise ConfigError(f"--settings is not valid JSON ({error}); give an object such as '{{}}'.") from None
-    if not isinstance(value, dict):
-        raise ConfigError(f"--settings is {type(value).__name__}, not an object; give an object such as '{{}}'.")
-    return value
