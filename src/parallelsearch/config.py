@@ -143,10 +143,10 @@ class TrainingConfig(Section):
     gpus_per_node: int = Field(1, ge=1, description="GPUs of each node (on the CPU: ranks).")
     rollout_engine: Literal["hf", "vllm"] = Field("hf", description="Generation engine.")
     gpu_memory_utilization: float = Field(0.6, gt=0, lt=1, description="Share of GPU memory given to vLLM.")
-    steps: int = Field(20, ge=1, description="Training steps.")
+    steps: int = Field(12, ge=1, description="Training steps.")
     batch_size: int = Field(96, ge=1, description="Prompts a step.")
     mini_batch_size: int = Field(48, ge=1, description="Episodes of an optimiser step.")
-    micro_batch_size: int = Field(48, ge=1, description="Episodes of a forward pass.")
+    micro_batch_size: int = Field(16, ge=1, description="Episodes of a forward pass.")
     rollouts_per_prompt: int = Field(1, ge=1, description="Episodes of each prompt (more than 1 for grpo).")
     actor_learning_rate: float = Field(2e-4, gt=0, description="Actor learning rate.")
     critic_learning_rate: float = Field(1e-3, gt=0, description="Critic learning rate.")
@@ -161,7 +161,7 @@ class TrainingConfig(Section):
     temperature: float = Field(1.0, gt=0, description="Sampling temperature of rollouts.")
     top_p: float = Field(1.0, gt=0, le=1, description="Nucleus of rollouts.")
     offload: bool = Field(False, description="FSDP parameters and optimiser state in CPU memory between steps.")
-    save_every: int = Field(10, ge=1, description="Steps between checkpoints.")
+    save_every: int = Field(6, ge=1, description="Steps between checkpoints.")
 
 
 class EvaluationConfig(Section):
