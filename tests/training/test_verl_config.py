@@ -5,20 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from omegaconf import DictConfig, OmegaConf
 
 from parallelsearch.config import ArmConfig, StudyConfig, load_arm, load_study
 from parallelsearch.errors import ConfigError
+from parallelsearch.training.policy import build_policy, save_policy, train_tokenizer
 from parallelsearch.training.verl_config import JobFiles, compose, overrides
 
 ROOT = Path(__file__).resolve().parents[2]
 CONFIG = ROOT / "config"
-FILES = JobFiles(
-    policy="/models/policy",
-    train_data=Path("/data/train.parquet"),
-    validation_data=Path("/data/validation.parquet"),
-    agent_loops=Path("/data/agent_loops.yaml"),
-    checkpoints=Path("/data/checkpoints"),
-)
 STUDIES = {
     "laptop": load_study(config_dir=CONFIG),
     "smoke": load_study(CONFIG / "smoke.yaml", config_dir=CONFIG),
@@ -27,15 +22,31 @@ STUDIES = {
 CELLS = [(study, arm) for study, settings in STUDIES.items() for arm in settings.arms]
 
 
+@pytest.fixture(scope="module")
+def files(tmp_path_factory: pytest.TempPathFactory) -> JobFiles:
+    """Paths of a job. The policy is a real one, since veRL reads it while it validates the critic."""
+    folder = tmp_path_factory.mktemp("policy")
+    tokenizer = train_tokenizer(["Which city is larger?"] * 3, 320)
+    small = STUDIES["laptop"].policy.model_copy(update={"hidden_size": 16, "layers": 1, "heads": 2})
+    save_policy(build_policy(small, tokenizer, 0), tokenizer, folder)
+    return JobFiles(
+        policy=str(folder),
+        train_data=Path("/data/train.parquet"),
+        validation_data=Path("/data/validation.parquet"),
+        agent_loops=Path("/data/agent_loops.yaml"),
+        checkpoints=Path("/data/checkpoints"),
+    )
+
+
 def arm_of(study: str, name: str) -> ArmConfig:
     settings: StudyConfig = STUDIES[study]
     return load_arm(settings, name, CONFIG)
 
 
 @pytest.mark.parametrize(("study", "name"), CELLS)
-def test_verl_accepts_every_arm(study: str, name: str) -> None:
+def test_verl_accepts_every_arm(study: str, name: str, files: JobFiles) -> None:
     arm = arm_of(study, name)
-    config = compose(overrides(arm, FILES, seed=7))
+    config = compose(overrides(arm, files, seed=7))
     assert config.data.train_batch_size == arm.training.batch_size
     assert config.trainer.total_training_steps == arm.training.steps
     assert config.actor_rollout_ref.rollout.name == arm.training.rollout_engine
@@ -72,13 +83,15 @@ PAPER = {
 }
 
 
-@pytest.mark.parametrize("key", PAPER)
-def test_the_papers_hyperparameters(key: str) -> None:
-    from omegaconf import OmegaConf
+@pytest.fixture(scope="module")
+def paper_configuration(files: JobFiles) -> DictConfig:
+    return compose(overrides(arm_of("paper", "parallelsearch"), files, seed=0))
 
-    config = compose(overrides(arm_of("paper", "parallelsearch"), FILES, seed=0))
+
+@pytest.mark.parametrize("key", PAPER)
+def test_the_papers_hyperparameters(key: str, paper_configuration: DictConfig) -> None:
     expected, source = PAPER[key]
-    assert OmegaConf.select(config, key) == expected, source
+    assert OmegaConf.select(paper_configuration, key) == expected, source
 
 
 def test_the_papers_agent_and_reward() -> None:
@@ -92,10 +105,10 @@ def test_the_papers_agent_and_reward() -> None:
     assert arm_of("paper", "search-r1-original-prompt").agent.prompt == "search_r1"
 
 
-def test_an_impossible_configuration_is_refused_in_one_sentence() -> None:
+def test_an_impossible_configuration_is_refused_in_one_sentence(files: JobFiles) -> None:
     arm = arm_of("laptop", "parallelsearch")
     training = arm.training.model_copy(update={"micro_batch_size": 7, "gpus_per_node": 2})
     with pytest.raises(ConfigError, match="micro_batch_size is 7, which 2 ranks cannot share evenly"):
-        overrides(arm.model_copy(update={"training": training}), FILES, seed=0)
+        overrides(arm.model_copy(update={"training": training}), files, seed=0)
     with pytest.raises(ConfigError, match=r"veRL refuses the training configuration: .*no_such_key"):
-        compose([*overrides(arm, FILES, seed=0), "trainer.no_such_key=1"])
+        compose([*overrides(arm, files, seed=0), "trainer.no_such_key=1"])
