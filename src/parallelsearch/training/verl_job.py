@@ -173,6 +173,7 @@ def _environment(arm: ArmConfig, metrics_file: Path) -> dict[str, str]:
             "VERL_USE_EXTERNAL_MODULES": "parallelsearch.training.verl_cpu.plugin",
             "VERL_ENGINE_DEVICE": "cuda",  # the FSDP engine is registered under this name; it runs on CPUs
             "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
+            "RAY_worker_niceness": "0",  # Ray's 15 would let anything else on a small machine starve the job
             "HF_HUB_OFFLINE": "1",
             "OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS", str(os.cpu_count() or 1)),
         }
