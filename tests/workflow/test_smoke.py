@@ -56,7 +56,9 @@ def test_every_policy_answered_every_test_question(
 
 
 def test_the_warm_started_policy_searches_and_is_shown_passages_of_the_index(study: Checkout) -> None:
-    searches = [turn for episode in episodes_of(study, "warm-start") for turn in episode.turns if turn.sub_queries]
+    # The last turn of an episode may ask for a search that its limit no longer allows.
+    asked = [turn for episode in episodes_of(study, "warm-start") for turn in episode.turns[:-1]]
+    searches = [turn for turn in asked if turn.sub_queries]
     assert searches
     for turn in searches:
         assert all(sub_query.hits for sub_query in turn.sub_queries)
