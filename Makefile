@@ -17,6 +17,8 @@ RESULTS ?= results
 
 export PATH := $(CURDIR)/.venv/bin:$(PATH)
 export PIP_ROOT_USER_ACTION := ignore
+# A container that forbids compiled modules would make each of a training job's processes compile all of veRL anew.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help env browser demo report mlflow test test-all lint lock clean
 

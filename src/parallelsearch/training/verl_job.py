@@ -178,6 +178,7 @@ def _environment(arm: ArmConfig, metrics_file: Path) -> dict[str, str]:
             "OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS", str(os.cpu_count() or 1)),
         }
         environment.pop("CUDA_VISIBLE_DEVICES", None)  # an empty value makes Ray refuse logical GPUs
+    environment.pop("PYTHONDONTWRITEBYTECODE", None)  # or each of the job's ten processes compiles all of veRL anew
     environment.pop("RAY_ADDRESS", None) if arm.training.nodes == 1 else None
     return environment
 
