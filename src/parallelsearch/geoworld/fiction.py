@@ -1,7 +1,8 @@
 """Fictional worlds for demonstrations: invented names and redrawn facts, so that a policy learns to read.
 
-Names come from a character model of real training names, values from the real training facts; no entity of another
-split is used.
+Names come from character models of real training names, values from the real training facts; no entity of another
+split is used. The looser the model, the less its names are like real ones: a policy that copies them copies any
+name. (Names close to the few real training countries are learnt by heart instead.)
 """
 
 from __future__ import annotations
@@ -12,29 +13,30 @@ from collections.abc import Iterable
 
 from parallelsearch.geoworld.facts import City, Country, World
 
-_ORDER = 3
+ORDERS = (1, 2, 3)  # of the character models; each world takes one of them
 _END = "\n"
 
 
 class NameModel:
-    """A character Markov chain of order 3."""
+    """A character Markov chain."""
 
-    def __init__(self, names: Iterable[str]) -> None:
+    def __init__(self, names: Iterable[str], order: int) -> None:
+        self._order = order
         self._next: dict[str, list[str]] = defaultdict(list)
         for name in names:
-            padded = _END * _ORDER + name + _END
-            for end in range(_ORDER, len(padded)):
-                self._next[padded[end - _ORDER : end]].append(padded[end])
+            padded = _END * order + name + _END
+            for end in range(order, len(padded)):
+                self._next[padded[end - order : end]].append(padded[end])
 
     def draw(self, rng: random.Random, longest: int = 24) -> str:
         """A name of 3 to `longest` characters."""
         while True:
-            context, name = _END * _ORDER, ""
+            context, name = _END * self._order, ""
             while len(name) <= longest:
                 letter = rng.choice(self._next[context])
                 if letter == _END:
                     break
-                name, context = name + letter, (context + letter)[-_ORDER:]
+                name, context = name + letter, (context + letter)[-self._order :]
             if 3 <= len(name) <= longest and name == name.strip():
                 return name
 
@@ -45,16 +47,16 @@ class Fiction:
     def __init__(self, real: World) -> None:
         self._countries = list(real.countries.values())
         self._cities = list(real.cities.values())
-        self._country_names = NameModel(real.countries)
-        self._city_names = NameModel(real.cities)
+        self._models = [NameModel([*real.countries, *real.cities], order) for order in ORDERS]
 
     def draw(self, rng: random.Random, countries: int = 6, cities: int = 12, real_share: float = 0.2) -> World:
         """A world of so many countries and cities; a share `real_share` has real names with redrawn facts."""
         real = rng.random() < real_share
-        names = self._names(rng, countries, self._country_names, [c.name for c in self._countries], real)
-        made = {name: self._country(rng, name) for name in names}
+        model = rng.choice(self._models)
+        names = self._names(rng, countries, model, [c.name for c in self._countries], real)
+        made = {name: self._country(rng, name, model) for name in names}
         homes = rng.sample(names, min(len(names), max(2, countries // 2)))
-        towns = self._names(rng, cities, self._city_names, [c.name for c in self._cities], real)
+        towns = self._names(rng, cities, model, [c.name for c in self._cities], real)
         drawn = {name: self._city(rng, name, rng.choice(homes)) for name in towns if name not in made}
         return World(made, drawn)
 
@@ -66,10 +68,10 @@ class Fiction:
             names.setdefault(model.draw(rng))
         return list(names)
 
-    def _country(self, rng: random.Random, name: str) -> Country:
+    def _country(self, rng: random.Random, name: str, model: NameModel) -> Country:
         pick = lambda fact: getattr(rng.choice(self._countries), fact)  # noqa: E731
-        capital = pick("capital") if rng.random() < 0.5 else self._city_names.draw(rng)
-        currency = pick("currency") if rng.random() < 0.7 else self._country_names.draw(rng)
+        capital = pick("capital") if rng.random() < 0.5 else model.draw(rng)
+        currency = pick("currency") if rng.random() < 0.7 else model.draw(rng)
         return Country(name, pick("continent"), capital, currency, pick("population"), pick("borders"))
 
     def _city(self, rng: random.Random, name: str, country: str) -> City:
