@@ -15,9 +15,9 @@ from parallelsearch.config import AgentConfig
 from parallelsearch.geoworld.facts import World, load_world, split_countries
 from parallelsearch.questions.structure import structure_of
 from parallelsearch.records import Question, Structure
+from parallelsearch.training.demonstration_batches import IGNORED, token_rows
 from parallelsearch.training.demonstrations import Demonstration, demonstrations, exercises
 from parallelsearch.training.policy import TAG_TOKENS, train_tokenizer
-from parallelsearch.training.warm_start import IGNORED, token_rows
 
 COUNT = 1500
 PARALLEL_SHARE = 0.3
@@ -77,7 +77,7 @@ def test_a_parallel_demonstration_takes_one_search_for_a_comparison(sample: list
 def test_the_loss_covers_exactly_what_the_policy_generates(sample: list[Demonstration], tokenizer) -> None:
     agent = AgentConfig(prompt="short")
     for demonstration in sample[:200]:
-        ids, labels = token_rows(demonstration, agent, tokenizer)
+        [(ids, labels)] = token_rows([demonstration], agent, tokenizer)
         trained = tokenizer.decode([label for label in labels if label != IGNORED])
         assert trained == "".join(segment.text for segment in demonstration.segments if segment.trains_on)
         assert all(label in (IGNORED, token) for token, label in zip(ids, labels, strict=True))
@@ -103,7 +103,7 @@ def test_tokens_survive_saving_and_keep_text(sample: list[Demonstration], tokeni
 def test_an_exercise_trains_the_answer_and_nothing_else(train_world: World, tokenizer) -> None:
     agent = AgentConfig(prompt="short")
     for exercise in islice(exercises(train_world, random.Random(4)), 200):
-        ids, labels = token_rows(exercise, agent, tokenizer)
+        [(ids, labels)] = token_rows([exercise], agent, tokenizer)
         trained = tokenizer.decode([label for label in labels if label != IGNORED])
         assert trained == f" {exercise.draft.answer}</answer>"
         facts = [look_up.fact for look_up in exercise.draft.levels[-1]]

@@ -10,6 +10,7 @@ from parallelsearch.config import AgentConfig, PolicyConfig, WarmStartConfig
 from parallelsearch.geoworld.facts import World, load_world, split_countries
 from parallelsearch.training import warm_start as module
 from parallelsearch.training.run_folder import read_metrics
+from parallelsearch.training.supervised import SupervisedSteps
 from parallelsearch.training.warm_start import warm_start
 
 POLICY = PolicyConfig(vocabulary=420, hidden_size=32, layers=1, heads=2)
@@ -41,19 +42,19 @@ def weights(folder) -> dict[str, torch.Tensor]:
 def test_a_killed_warm_start_ends_with_the_weights_of_one_that_ran_through(world, tmp_path, monkeypatch) -> None:
     through = run(tmp_path / "through", world)
 
-    optimise, calls = module._optimise, []
+    take, calls = SupervisedSteps.take, []
 
-    def killed_in_step_six(*arguments):
+    def killed_in_step_six(*arguments, **settings):
         calls.append(1)
         if len(calls) == 6:
             raise KeyboardInterrupt
-        return optimise(*arguments)
+        return take(*arguments, **settings)
 
-    monkeypatch.setattr(module, "_optimise", killed_in_step_six)
+    monkeypatch.setattr(SupervisedSteps, "take", killed_in_step_six)
     with pytest.raises(KeyboardInterrupt):
         run(tmp_path / "killed", world)
     assert not (tmp_path / "killed" / "policy").exists()
-    monkeypatch.setattr(module, "_optimise", optimise)
+    monkeypatch.setattr(SupervisedSteps, "take", take)
     resumed = run(tmp_path / "killed", world)
 
     assert [row["step"] for row in read_metrics(tmp_path / "killed" / "metrics.jsonl")] == list(range(1, STEPS + 1))
