@@ -104,7 +104,7 @@ class PolicyConfig(Section):
     source: Literal["scratch", "hub"] = Field("scratch", description="A small Qwen2 made here, or a published model.")
     model: str | None = Field(None, description="Published model (source: hub).")
     revision: str | None = Field(None, description="Revision of the published model.")
-    vocabulary: int = Field(2048, ge=300, description="Tokens of the byte-level BPE tokenizer (source: scratch).")
+    vocabulary: int = Field(1024, ge=300, description="Tokens of the byte-level BPE tokenizer (source: scratch).")
     hidden_size: int = Field(128, ge=16, description="Width (source: scratch).")
     layers: int = Field(4, ge=1, description="Transformer layers (source: scratch).")
     heads: int = Field(2, ge=1, description="Attention heads (source: scratch).")
