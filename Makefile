@@ -19,6 +19,8 @@ export PATH := $(CURDIR)/.venv/bin:$(PATH)
 export PIP_ROOT_USER_ACTION := ignore
 # A container that forbids compiled modules would make each of a training job's processes compile all of veRL anew.
 unexport PYTHONDONTWRITEBYTECODE
+# Several processes compute at once: a waiting thread must not keep a core busy (a step was 10 times slower with it).
+export OMP_WAIT_POLICY := PASSIVE
 
 .PHONY: help env browser demo report mlflow test test-all lint lock clean
 

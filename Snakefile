@@ -4,6 +4,7 @@ Here stand the configuration, its validation and the targets (any file under res
 file under workflow/rules.
 """
 
+import os
 from pathlib import Path
 
 from snakemake.exceptions import WorkflowError
@@ -11,6 +12,7 @@ from snakemake.utils import min_version
 from parallelsearch.errors import UserError
 from parallelsearch.planning import StudyPlan
 
+os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # waiting threads leave their core to other jobs
 min_version("9.18")  # from here on reruns compare checksums, and `mtime` does not look at scripts
 
 

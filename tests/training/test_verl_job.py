@@ -15,7 +15,7 @@ from parallelsearch.errors import TrainingError
 from parallelsearch.records import Question, Structure
 from parallelsearch.training.agent_loop import question_of
 from parallelsearch.training.policy import build_policy, save_policy, train_tokenizer
-from parallelsearch.training.verl_job import export_policy, finished_steps, write_data
+from parallelsearch.training.verl_job import export_policy, finished_steps, job_environment, write_data
 
 CONFIG = Path(__file__).resolve().parents[2] / "config"
 STUDY = load_study(config_dir=CONFIG)
@@ -70,3 +70,11 @@ def test_weights_that_are_not_numbers_leave_no_policy(checkpoint: Path, tmp_path
 def test_a_checkpoint_without_weights_is_refused(tmp_path) -> None:
     with pytest.raises(TrainingError, match="holds no weights; delete the run's checkpoints"):
         export_policy(tmp_path, tmp_path / "policy")
+
+
+def test_a_jobs_processes_keep_their_compiled_modules(monkeypatch, tmp_path) -> None:
+    """Where a container forbids them, each of about ten processes would compile all of veRL and PyTorch anew."""
+    monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")
+    arm = load_arm(load_study(), "search-r1")
+
+    assert "PYTHONDONTWRITEBYTECODE" not in job_environment(arm, tmp_path / "metrics.jsonl")

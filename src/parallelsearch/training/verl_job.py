@@ -47,7 +47,7 @@ def run_job(
 ) -> dict[str, Any]:
     """Trains `policy` (a folder, or a published model's name) until arm.training.steps; returns the last metrics.
 
-    Raises TrainingError, with the end of veRL's log, when the job fails.
+    Raises TrainingError, with the end of veRL's log, when the job fails, and ConfigError when veRL refuses a setting.
     """
     folder = folder.resolve()
     files = JobFiles(
@@ -58,7 +58,6 @@ def run_job(
         checkpoints=folder / "checkpoints",
     )
     arguments = overrides(arm, files, seed)
-    compose(arguments)
     write_data(files.train_data, arm, questions)
     write_data(files.validation_data, arm, questions[:1])
     _write_loop_settings(folder, files, arm, seed, index, retriever_url)
@@ -70,6 +69,7 @@ def run_job(
                 metrics.collect(on_step)
             metrics.collect(on_step)
         if process.returncode != 0 or finished_steps(files.checkpoints) < arm.training.steps:
+            compose(arguments)  # a setting that veRL refuses has an error of its own
             raise TrainingError(
                 f"veRL ended with exit code {process.returncode} after {finished_steps(files.checkpoints)} saved of"
                 f" {arm.training.steps} steps; the end of {folder / 'verl.log'}:\n{_tail(folder / 'verl.log')}"
@@ -148,7 +148,7 @@ def _verl_process(
     """veRL's process in a session of its own; it ends with the block, whatever ends the block."""
     (folder / "records").mkdir(exist_ok=True)
     command = [sys.executable, "-m", "verl.trainer.main_ppo", *arguments, f"hydra.run.dir={folder / 'data' / 'hydra'}"]
-    process = start_child(command, folder / "verl.log", _environment(arm, metrics_file))
+    process = start_child(command, folder / "verl.log", job_environment(arm, metrics_file))
     previous = {number: signal.signal(number, _raise_exit) for number in (signal.SIGTERM, signal.SIGHUP)}
     try:
         yield process
@@ -158,7 +158,8 @@ def _verl_process(
         end_child(process)
 
 
-def _environment(arm: ArmConfig, metrics_file: Path) -> dict[str, str]:
+def job_environment(arm: ArmConfig, metrics_file: Path) -> dict[str, str]:
+    """This process's environment with what veRL, Ray and the rest of a job's processes need."""
     environment = {
         **os.environ,
         "VERL_FILE_LOGGER_PATH": str(metrics_file),
@@ -175,6 +176,8 @@ def _environment(arm: ArmConfig, metrics_file: Path) -> dict[str, str]:
             "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
             "RAY_worker_niceness": "0",  # Ray's 15 would let anything else on a small machine starve the job
             "HF_HUB_OFFLINE": "1",
+            # Generation and query encoding run at once in two processes: waiting threads must not keep a core busy.
+            "OMP_WAIT_POLICY": "PASSIVE",
             "OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS", str(os.cpu_count() or 1)),
         }
         environment.pop("CUDA_VISIBLE_DEVICES", None)  # an empty value makes Ray refuse logical GPUs
