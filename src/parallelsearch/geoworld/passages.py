@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from parallelsearch.geoworld.facts import City, Country, World
+from parallelsearch.geoworld.facts import City, Country, World, population_text
 from parallelsearch.records import Passage
 
 
@@ -11,7 +11,7 @@ def country_text(country: Country) -> str:
     borders = {0: "no other country", 1: "1 other country"}.get(country.borders, f"{country.borders} other countries")
     return (
         f"{country.name} is a country in {country.continent}. Its capital is {country.capital}."
-        f" Its currency is the {country.currency}. It has {country.population} thousand inhabitants."
+        f" Its currency is the {country.currency}. It has {population_text(country.population)} inhabitants."
         f" It borders {borders}."
     )
 
@@ -21,7 +21,7 @@ def city_text(city: City) -> str:
     kind = "the capital" if city.is_capital else "a city"
     side = "north" if city.latitude >= 0 else "south"
     return (
-        f"{city.name} is {kind} of {city.country}. It has {city.population} thousand inhabitants"
+        f"{city.name} is {kind} of {city.country}. It has {population_text(city.population)} inhabitants"
         f" and lies {abs(city.latitude)} degrees {side}."
     )
 

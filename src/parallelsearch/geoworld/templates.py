@@ -10,7 +10,7 @@ import random
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from parallelsearch.geoworld.facts import World
+from parallelsearch.geoworld.facts import World, population_text
 
 CLEAR_MARGIN = 1.2  # populations are of different years: a comparison needs this ratio to have a sure answer
 
@@ -69,7 +69,7 @@ def larger_city(world: World, rng: random.Random) -> Draft | None:
         f"Which city has more inhabitants, {a} or {b}?",
         a if size[a] > size[b] else b,
         "comparison",
-        ((LookUp(a, str(size[a])), LookUp(b, str(size[b]))),),
+        ((LookUp(a, population_text(size[a])), LookUp(b, population_text(size[b]))),),
     )
 
 
@@ -100,25 +100,21 @@ def _two_countries(world: World, rng: random.Random, fact: str, alike: bool | No
     return (first, rng.choice(pool)) if pool else None
 
 
-def _larger_country(world: World, rng: random.Random, fact: str, wording: str) -> Draft | None:
-    pair = _two_countries(world, rng, fact, None)
+def more_populous_country(world: World, rng: random.Random) -> Draft | None:
+    """Comparison of two numbers; the answer is a name."""
+    pair = _two_countries(world, rng, "population", None)
     if pair is None:
         return None
     a, b = pair
-    size = {name: getattr(world.countries[name], fact) for name in pair}
+    size = {name: world.countries[name].population for name in pair}
     if not _clear(size[a], size[b]):
         return None
     return Draft(
-        f"Which country has {wording}, {a} or {b}?",
+        f"Which country has more inhabitants, {a} or {b}?",
         a if size[a] > size[b] else b,
         "comparison",
-        ((LookUp(a, str(size[a])), LookUp(b, str(size[b]))),),
+        ((LookUp(a, population_text(size[a])), LookUp(b, population_text(size[b]))),),
     )
-
-
-def more_populous_country(world: World, rng: random.Random) -> Draft | None:
-    """Comparison of two numbers; the answer is a name."""
-    return _larger_country(world, rng, "population", "more inhabitants")
 
 
 def same_continent(world: World, rng: random.Random) -> Draft | None:
@@ -202,7 +198,7 @@ def city_in_more_populous_country(world: World, rng: random.Random) -> Draft | N
         "bridge_comparison",
         (
             (LookUp(a.name, a.country), LookUp(b.name, b.country)),
-            (LookUp(a.country, str(sizes[0])), LookUp(b.country, str(sizes[1]))),
+            (LookUp(a.country, population_text(sizes[0])), LookUp(b.country, population_text(sizes[1]))),
         ),
     )
 
@@ -216,8 +212,8 @@ def country_of_city(world: World, rng: random.Random) -> Draft | None:
 def inhabitants_of_city(world: World, rng: random.Random) -> Draft | None:
     """One look-up; the answer is a number."""
     city = world.cities[rng.choice(list(world.cities))]
-    size = str(city.population)
-    return Draft(f"How many thousand inhabitants does {city.name} have?", size, "single", ((LookUp(city.name, size),),))
+    size = population_text(city.population)
+    return Draft(f"How many inhabitants does {city.name} have?", size, "single", ((LookUp(city.name, size),),))
 
 
 def capital_of_country(world: World, rng: random.Random) -> Draft | None:
