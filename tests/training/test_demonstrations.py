@@ -16,7 +16,12 @@ from parallelsearch.geoworld.facts import World, load_world, split_countries
 from parallelsearch.questions.structure import structure_of
 from parallelsearch.records import Question, Structure
 from parallelsearch.training.demonstration_batches import IGNORED, token_rows
-from parallelsearch.training.demonstrations import Demonstration, demonstrations, exercises
+from parallelsearch.training.demonstrations import (
+    Demonstration,
+    comparing_exercises,
+    demonstrations,
+    reading_exercises,
+)
 from parallelsearch.training.policy import TAG_TOKENS, train_tokenizer
 
 COUNT = 1500
@@ -100,11 +105,23 @@ def test_tokens_survive_saving_and_keep_text(sample: list[Demonstration], tokeni
     assert len(loaded) <= 800
 
 
-def test_an_exercise_trains_the_answer_and_nothing_else(train_world: World, tokenizer) -> None:
+def test_a_comparing_exercise_trains_the_answer_and_nothing_else(train_world: World, tokenizer) -> None:
     agent = AgentConfig(prompt="short")
-    for exercise in islice(exercises(train_world, random.Random(4)), 200):
+    for exercise in islice(comparing_exercises(train_world, random.Random(4)), 200):
         [(ids, labels)] = token_rows([exercise], agent, tokenizer)
         trained = tokenizer.decode([label for label in labels if label != IGNORED])
         assert trained == f" {exercise.draft.answer}</answer>"
         facts = [look_up.fact for look_up in exercise.draft.levels[-1]]
         assert f"<think> {facts[0]} and {facts[1]}.</think>" in tokenizer.decode(ids)
+
+
+def test_a_reading_exercise_trains_what_follows_its_observation_and_never_the_search(
+    train_world: World, tokenizer
+) -> None:
+    agent = AgentConfig(prompt="short")
+    for exercise in islice(reading_exercises(train_world, 1, random.Random(4)), 200):
+        [(ids, labels)] = token_rows([exercise], agent, tokenizer)
+        facts = [look_up.fact for look_up in exercise.draft.levels[-1]]
+        trained = tokenizer.decode([label for label in labels if label != IGNORED])
+        assert trained == f"<think> {facts[0]} and {facts[1]}.</think>\n<answer> {exercise.draft.answer}</answer>"
+        assert tokenizer.decode(ids).count("Results for") == 2

@@ -1,8 +1,9 @@
 """Batches of demonstrations as token ids, labels and masks: what one step of the warm start reads.
 
 A small model has to learn to copy names first, and it learns that from short texts that repeat them: the first part of
-the steps has questions of a single look-up only. Comparing two facts is hard to learn from the few tokens that it takes
-in a demonstration, so each batch has exercises of that step alone beside its demonstrations.
+the steps has questions of a single look-up only. Comparing two facts, and finding them in one observation, is hard to
+learn from the few tokens that it takes in a demonstration, so each batch has exercises of these steps alone beside its
+demonstrations.
 
 Every batch is made from the seed and the step alone, so that a killed run goes on from its last checkpoint with the
 batches it would have seen.
@@ -20,14 +21,20 @@ from parallelsearch.agent.prompts import prompt_token_ids
 from parallelsearch.config import AgentConfig, WarmStartConfig
 from parallelsearch.geoworld.facts import World
 from parallelsearch.geoworld.questions import TYPE_SHARES
-from parallelsearch.training.demonstrations import Demonstration, demonstrations, exercises
+from parallelsearch.training.demonstrations import (
+    Demonstration,
+    comparing_exercises,
+    demonstrations,
+    reading_exercises,
+)
 
 if TYPE_CHECKING:
     import torch
     from transformers import PreTrainedTokenizerBase
 
 SINGLE_SHARE = 0.25  # of the steps: the first ones, with questions of a single look-up
-EXERCISES_A_DEMONSTRATION = 1
+COMPARING_EXERCISES = 0.75  # for each demonstration
+READING_EXERCISES = 0.25  # for each demonstration, after the first part of the steps
 ROWS_A_PASS = 16  # a batch is read in passes of at most so many rows of like length
 LONGEST_TO_SHORTEST = 1.3  # in a pass, so that little is padded
 LENGTH_MULTIPLE = 16  # tokens; few different shapes, since a CPU's matrix kernels are prepared anew for each
@@ -50,11 +57,13 @@ def batches(
 ) -> Iterator[list[Padded]]:
     """The batches of steps `first`, `first` + 1, ...; each is a list of passes, the largest first."""
     for step in count(first):
-        types = {"single": 1.0} if step <= SINGLE_SHARE * config.steps else TYPE_SHARES
+        single = step <= SINGLE_SHARE * config.steps
         rng = random.Random(f"{seed}/demonstrations/{step}")
-        stream = demonstrations(world, config.parallel_share, agent.top_k, rng, types)
-        drills = exercises(world, rng)
-        batch = [*islice(stream, config.batch_size), *islice(drills, EXERCISES_A_DEMONSTRATION * config.batch_size)]
+        types = {"single": 1.0} if single else TYPE_SHARES
+        batch = list(islice(demonstrations(world, config.parallel_share, agent.top_k, rng, types), config.batch_size))
+        batch += islice(comparing_exercises(world, rng), round(COMPARING_EXERCISES * config.batch_size))
+        if not single:
+            batch += islice(reading_exercises(world, agent.top_k, rng), round(READING_EXERCISES * config.batch_size))
         rows = sorted(token_rows(batch, agent, tokenizer), key=lambda row: len(row[0]))
         passes = [_padded(part, tokenizer.pad_token_id) for part in _passes(rows)]
         yield sorted(passes, key=lambda part: -part.ids.numel())

@@ -59,16 +59,28 @@ def demonstrations(
             yield Demonstration(draft, parallel, segments(draft, world, parallel, top_k, rng))
 
 
-def exercises(real: World, rng: random.Random) -> Iterator[Demonstration]:
+def comparing_exercises(real: World, rng: random.Random) -> Iterator[Demonstration]:
     """Endless last steps of comparisons: the facts are given, and only the answer that follows from them is trained."""
+    for draft, _ in _comparisons(real, rng):
+        facts = _sentence([look_up.fact for look_up in draft.levels[-1]])
+        given = Segment(f"<think> {facts}</think>\n<answer>", False)
+        yield Demonstration(draft, False, (given, Segment(f" {draft.answer}</answer>", True)))
+
+
+def reading_exercises(real: World, top_k: int, rng: random.Random) -> Iterator[Demonstration]:
+    """Endless comparisons whose search is given: only what follows from two passages in one observation is trained."""
+    for draft, world in _comparisons(real, rng):
+        *given, last = segments(draft, world, True, top_k, rng)
+        yield Demonstration(draft, True, (*(Segment(piece.text, False) for piece in given), last))
+
+
+def _comparisons(real: World, rng: random.Random) -> Iterator[tuple[Draft, World]]:
     fiction = Fiction(real)
     while True:
         world = fiction.draw(rng)
         for _ in range(8):
             if draft := draw(world, rng, "comparison"):
-                facts = _sentence([look_up.fact for look_up in draft.levels[-1]])
-                given = Segment(f"<think> {facts}</think>\n<answer>", False)
-                yield Demonstration(draft, False, (given, Segment(f" {draft.answer}</answer>", True)))
+                yield draft, world
 
 
 def segments(draft: Draft, world: World, parallel: bool, top_k: int, rng: random.Random) -> tuple[Segment, ...]:
