@@ -25,7 +25,7 @@ from parallelsearch.config import (
 from parallelsearch.errors import ConfigError
 from parallelsearch.paths import Results
 
-DATASET_TABLES = ("_by_structure", "_details", "_over_seeds")
+DATASET_TABLES = ("_by_structure", "_comparison", "_details", "_over_seeds")
 GEOWORLD_SPLITS = ("train", "dev", "test")
 
 
@@ -176,7 +176,7 @@ class StudyPlan:
 
     @property
     def tables(self) -> list[str]:
-        """Names of the study's tables: three for every evaluated data set, two for the arms."""
+        """Names of the study's tables: four for every evaluated data set, two for the arms."""
         datasets = dict.fromkeys(split_of(question_set)[0] for question_set in self.study.evaluation.sets)
         by_dataset = [f"{dataset}{suffix}" for dataset in datasets for suffix in DATASET_TABLES]
         return [*by_dataset, "ablation_grid", "training_summary"]

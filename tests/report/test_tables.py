@@ -82,6 +82,15 @@ def test_the_ablation_grid_has_weights_differences_and_the_published_row(study: 
     assert any("another data set" in note for note in table.notes)
 
 
+def test_the_comparison_has_tests_and_the_main_table_says_what_they_could_have_found(study: Study) -> None:
+    frame = tables.build("hotpotqa_comparison", study).frame
+    assert len(frame) == 4 * 2 * 2  # every arm but the baseline, seeds, structures
+    assert (frame["em_p_holm"] >= frame["em_p"]).all()
+    notes = tables.build("hotpotqa_by_structure", study).notes
+    largest = frame[frame["structure"] == "parallel"]["em_detectable"].max()
+    assert any("found with 80% probability" in note and f"parallel {largest:.3f}" in note for note in notes)
+
+
 def test_the_details_table_has_all_intervals_and_the_baseline_is_not_compared_with_itself(study: Study) -> None:
     frame = tables.build("hotpotqa_details", study).frame
     assert {"turns_low", "seconds_high", "gold_recall", "well_formed", "failures", "em_p"} <= set(frame.columns)

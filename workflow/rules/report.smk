@@ -9,9 +9,10 @@ OUTPUTS  {results}/mlflow/            the SQLite store, created once before any 
          {results}/report/index.html
 """
 
-DRAWING = sorted(Path("src/parallelsearch/report").glob("*")) + sorted(
-    Path("src/parallelsearch/evaluation").glob("m*.py")
-)
+DRAWING = [
+    *sorted(Path("src/parallelsearch/report").glob("*")),
+    *(Path(f"src/parallelsearch/evaluation/{name}.py") for name in ("metrics", "intervals", "comparisons", "paired_tests")),
+]
 PUBLISHED = "config/published/parallelsearch.yaml"
 
 

@@ -1,4 +1,4 @@
-"""Intervals: Wilson for proportions, bootstrap for means, both from SciPy, and exact tests of paired outcomes."""
+"""Intervals: Wilson for proportions, bootstrap for means, Student's t for the means of few runs; all from SciPy."""
 
 from __future__ import annotations
 
@@ -60,6 +60,17 @@ def mean(values: ArrayLike, confidence: float = 0.95, samples: int = 2000) -> Es
     return Estimate(centre, float(interval.low), float(interval.high))
 
 
+def mean_of_few(values: ArrayLike, confidence: float = 0.95) -> Estimate:
+    """Mean of a few independent `values` ([n]), such as one for each seed, with Student's t interval (NaN for one)."""
+    data = np.asarray(values, dtype=float)
+    if not data.size:
+        return NOTHING
+    if data.size == 1:
+        return Estimate(float(data[0]), math.nan, math.nan)
+    low, high = stats.t.interval(confidence, data.size - 1, loc=data.mean(), scale=stats.sem(data))
+    return Estimate(float(data.mean()), float(low), float(high))
+
+
 def paired_difference(
     treatment: ArrayLike, baseline: ArrayLike, confidence: float = 0.95, samples: int = 2000
 ) -> Estimate:
@@ -68,12 +79,3 @@ def paired_difference(
     if ours.shape != theirs.shape:
         raise ValueError(f"paired values have the shapes {ours.shape} and {theirs.shape}")
     return mean(ours - theirs, confidence, samples)
-
-
-def mcnemar(treatment: ArrayLike, baseline: ArrayLike) -> float:
-    """Exact two-sided McNemar p-value of two right/wrong outcomes of the same questions; 1 where none differ."""
-    ours, theirs = np.asarray(treatment, dtype=bool), np.asarray(baseline, dtype=bool)
-    only_ours, only_theirs = int((ours & ~theirs).sum()), int((theirs & ~ours).sum())
-    if not only_ours + only_theirs:
-        return 1.0
-    return float(stats.binomtest(only_ours, only_ours + only_theirs, 0.5).pvalue)

@@ -1,4 +1,4 @@
-"""Figures of many episodes: by arm, seed and question structure, and against the baseline on the same questions.
+"""Figures of many episodes by arm, seed and question structure.
 
 Infrastructure failures (the retriever or the engine did not answer) are counted in `failures` and enter no mean.
 Definitions: EM and F1 as in answers.py; the decomposition ratio is the share of episodes with a search turn of two or
@@ -92,42 +92,23 @@ def summarise(
     return pd.DataFrame(rows)
 
 
-def compare(episodes: pd.DataFrame, baseline: str, confidence: float = 0.95, samples: int = 2000) -> pd.DataFrame:
-    """Differences to the arm `baseline` of the same seed, over the questions both answered, by structure.
+def over_seeds(
+    summary: pd.DataFrame, by: Sequence[str] = ("arm", "structure"), confidence: float = 0.95
+) -> pd.DataFrame:
+    """Mean over the per-seed figures of `summarise`, with their standard deviation (n - 1) and Student's t interval.
 
-    Columns: arm, seed, structure, pairs, for em, decomposition_ratio and turns `{figure}_difference` with `_low` and
-    `_high`, and `em_p` (exact McNemar test). The baseline, and arms without its questions, have no row.
+    The interval is that of training anew with another seed: seeds are the sample, not the questions. Standard deviation
+    and interval are NaN for one seed.
     """
-    question = ["seed", "structure", "dataset", "split", "qid"]
-    counted = episodes[~episodes["failed"]]
-    theirs = counted[counted["arm"] == baseline].set_index(question).add_suffix("_baseline")
-    rows = []
-    for arm in counted["arm"].unique():
-        if arm == baseline:
-            continue
-        pairs = counted[counted["arm"] == arm].set_index(question).join(theirs, how="inner")
-        for (seed, structure), group in pairs.groupby(["seed", "structure"], sort=False):
-            row: dict[str, Any] = {"arm": arm, "seed": seed, "structure": structure, "pairs": len(group)}
-            for figure, column in (("em", "em"), ("decomposition_ratio", "decomposed"), ("turns", "llm_calls")):
-                estimate = intervals.paired_difference(group[column], group[f"{column}_baseline"], confidence, samples)
-                row[f"{figure}_difference"] = estimate.value
-                row[f"{figure}_difference_low"] = estimate.low
-                row[f"{figure}_difference_high"] = estimate.high
-            row["em_p"] = intervals.mcnemar(group["em"], group["em_baseline"])
-            rows.append(row)
-    figures = [f"{f}_difference{end}" for f in ("em", "decomposition_ratio", "turns") for end in ("", "_low", "_high")]
-    return pd.DataFrame(rows, columns=["arm", "seed", "structure", "pairs", *figures, "em_p"])
-
-
-def over_seeds(summary: pd.DataFrame, by: Sequence[str] = ("arm", "structure")) -> pd.DataFrame:
-    """Mean and standard deviation (n - 1; NaN for one seed) of the per-seed figures of `summarise`."""
     figures = ["em", "f1", "decomposition_ratio", "turns", "llm_calls", "searches", "seconds"]
     rows = []
     for key, group in summary.groupby(list(by), sort=False):
         row: dict[str, Any] = dict(zip(by, key, strict=True))
         row.update(seeds=group["seed"].nunique(), n=int(group["n"].sum()))
         for figure in figures:
-            row[figure], row[f"{figure}_sd"] = group[figure].mean(), group[figure].std(ddof=1)
+            estimate = intervals.mean_of_few(group[figure], confidence)
+            row |= {figure: estimate.value, f"{figure}_low": estimate.low, f"{figure}_high": estimate.high}
+            row[f"{figure}_sd"] = group[figure].std(ddof=1)
         rows.append(row)
     return pd.DataFrame(rows)
 

@@ -8,7 +8,7 @@ import typer
 
 app = typer.Typer(no_args_is_help=True, help="Tables, figures and the report of a study.")
 
-_NAME = "DATASET_by_structure, DATASET_details, DATASET_over_seeds, ablation_grid or training_summary."
+_NAME = "DATASET_by_structure, _comparison, _details or _over_seeds, ablation_grid or training_summary."
 _INPUTS = "Episodes files (eval/*/seed*/*/episodes.parquet) and training folders (train/*/seed*, or their done.json)."
 _SETTINGS = "JSON object with baseline, arms (their order), descriptions and evaluation."
 

@@ -52,11 +52,11 @@ def render(study: Study, published: Path = PARALLELSEARCH) -> str:
 
 
 def _tables(study: Study, published: Path) -> list[Table]:
-    names = [f"{dataset}_by_structure" for dataset in study.datasets]
+    names = [f"{dataset}_{kind}" for dataset in study.datasets for kind in ("by_structure", "comparison")]
     if study.run_folders:
         names += ["ablation_grid", "training_summary"]
     if study.episodes["seed"].nunique() > 1:
-        names[1:1] = [f"{dataset}_over_seeds" for dataset in study.datasets]
+        names += [f"{dataset}_over_seeds" for dataset in study.datasets]
     return [tables.build(name, study, published) for name in names]
 
 

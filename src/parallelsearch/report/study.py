@@ -12,7 +12,7 @@ from pydantic import Field
 
 from parallelsearch.config import EvaluationConfig, Section, from_json
 from parallelsearch.errors import DataError
-from parallelsearch.evaluation import metrics
+from parallelsearch.evaluation import comparisons, metrics
 from parallelsearch.evaluation.episodes import Provenance, read_provenance
 from parallelsearch.evaluation.training_runs import TrainingRun, read_run
 
@@ -86,9 +86,9 @@ class Study:
         return {}
 
     def comparison(self, dataset: str) -> pd.DataFrame:
-        """metrics.compare with the baseline arm, in the order of tables."""
+        """comparisons.compare with the baseline arm, in the order of tables."""
         evaluation = self.settings.evaluation
-        table = metrics.compare(
+        table = comparisons.compare(
             self.of_dataset(dataset), self.settings.baseline, evaluation.confidence, evaluation.bootstrap_samples
         )
         return metrics.in_order(table, self.settings.arms)

@@ -15,7 +15,7 @@ from parallelsearch.files import replacing, write_text
 EXTENSIONS = ("csv", "md", "tex")
 NO_VALUE = "–"
 DECIMALS = {
-    "em": 3, "f1": 3, "decomposition_ratio": 3, "well_formed": 3, "answered": 3, "gold_recall": 3, "em_p": 4,
+    "em": 3, "f1": 3, "decomposition_ratio": 3, "well_formed": 3, "answered": 3, "gold_recall": 3,
     "turns": 2, "llm_calls": 2, "searches": 2, "sub_queries": 2, "lambda_d": 2, "lambda_s": 2, "lambda_f": 2,
     "seconds": 3, "reward": 3,
 }  # fmt: skip
@@ -128,6 +128,8 @@ def rounded(value: Any, decimals: int) -> str:
 
 
 def _decimals(name: str) -> int:
+    if name.endswith(("_p", "_p_holm")):
+        return 4
     while name not in DECIMALS and (suffix := next((s for s in _SUFFIXES if name.endswith(s)), "")):
         name = name.removesuffix(suffix)
     return DECIMALS.get(name, 3)

@@ -1,4 +1,4 @@
-"""The tables of a study by name: DATASET_by_structure, _details, _over_seeds; ablation_grid; training_summary."""
+"""The tables of a study: DATASET_by_structure, _comparison, _details, _over_seeds; ablation_grid; training_summary."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import pandas as pd
 
 from parallelsearch.errors import DataError
 from parallelsearch.evaluation import metrics
+from parallelsearch.evaluation.paired_tests import POWER
 from parallelsearch.evaluation.training_runs import TrainingRun
 from parallelsearch.records import Structure
 from parallelsearch.report.published import PARALLELSEARCH, read_published
@@ -27,7 +28,7 @@ _ABLATION_COLUMNS = [
     "structure", "n", "em", "em_low", "em_high", "decomposition_ratio", "decomposition_ratio_low",
     "decomposition_ratio_high", "turns", "turns_low", "turns_high",
     *(f"{figure}_difference{end}" for figure in ABLATION_FIGURES for end in ("", "_low", "_high")),
-    "em_p",
+    "em_p", "em_p_holm",
 ]  # fmt: skip
 WINDOW = 5  # steps at either end of a run that training_summary averages
 
@@ -57,8 +58,15 @@ def by_structure(study: Study, dataset: str) -> Table:
         f"{dataset}_by_structure",
         f"{dataset}: arms by question structure",
         study.summary(dataset)[BY_STRUCTURE_COLUMNS],
-        [*_notes(study, dataset), _failures(study, dataset)],
+        [*_notes(study, dataset), _failures(study, dataset), *_detectable(study, dataset)],
     )
+
+
+def comparison(study: Study, dataset: str) -> Table:
+    """Every arm against the baseline arm on the same questions, with tests and what they could have found."""
+    notes = [*_notes(study, dataset), _comparison_note(study), _detectable_note(study)]
+    title = f"{dataset}: arms against {study.settings.baseline}"
+    return Table(f"{dataset}_comparison", title, study.comparison(dataset), notes, merge_intervals=True)
 
 
 def details(study: Study, dataset: str) -> Table:
@@ -73,10 +81,16 @@ def details(study: Study, dataset: str) -> Table:
 
 
 def over_seeds(study: Study, dataset: str) -> Table:
-    """Mean and standard deviation over the seeds."""
-    table = metrics.in_order(metrics.over_seeds(study.summary(dataset)), study.settings.arms)
-    notes = [*_notes(study, dataset), "sd: standard deviation over seeds (n - 1); a dash where there is one seed."]
-    return Table(f"{dataset}_over_seeds", f"{dataset}: mean and standard deviation over seeds", table, notes)
+    """Mean, interval and standard deviation over the seeds."""
+    seeds = metrics.over_seeds(study.summary(dataset), confidence=study.settings.evaluation.confidence)
+    notes = [
+        *_notes(study, dataset),
+        "Here an interval is Student's t over the seeds: it says what training again with other seeds would give. sd:"
+        " standard deviation over seeds (n - 1). Both are missing where there is one seed.",
+    ]
+    title = f"{dataset}: mean over seeds"
+    table = metrics.in_order(seeds, study.settings.arms)
+    return Table(f"{dataset}_over_seeds", title, table, notes, merge_intervals=True)
 
 
 def ablation_grid(study: Study, published: Path = PARALLELSEARCH) -> Table:
@@ -165,6 +179,7 @@ def only_dataset(study: Study) -> str:
 
 _BY_DATASET: dict[str, Callable[[Study, str], Table]] = {
     "_by_structure": by_structure,
+    "_comparison": comparison,
     "_details": details,
     "_over_seeds": over_seeds,
 }
@@ -185,7 +200,28 @@ def _notes(study: Study, dataset: str) -> list[str]:
 
 def _comparison_note(study: Study) -> str:
     baseline = study.settings.baseline
-    return f"difference: to {baseline} over the same questions (paired bootstrap); em p: exact McNemar test."
+    return (
+        f"difference: to {baseline} over the same questions (paired bootstrap); p: mid-p McNemar test for EM, sign-flip"
+        " permutation test for the others; p holm: adjusted for all rows of the table (Holm)."
+    )
+
+
+def _detectable_note(study: Study) -> str:
+    level = 1 - study.settings.evaluation.confidence
+    return (
+        f"detectable: the difference that the paired test finds with a probability of {POWER:.0%} at the level"
+        f" {level:.2g}, given how much the two arms' outcomes scatter here; smaller true differences go unseen."
+    )
+
+
+def _detectable(study: Study, dataset: str) -> list[str]:
+    """The largest detectable difference in EM of each structure, as a note below the main table."""
+    table = study.comparison(dataset)
+    if table.empty:
+        return []
+    largest = table.groupby("structure", sort=False)["em_detectable"].max()
+    values = ", ".join(f"{structure} {value:.3f}" for structure, value in largest.items())
+    return [f"EM differences to {study.settings.baseline} that would be found with {POWER:.0%} probability: {values}."]
 
 
 def _failures(study: Study, dataset: str) -> str:
