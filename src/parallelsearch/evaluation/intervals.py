@@ -67,6 +67,8 @@ def mean_of_few(values: ArrayLike, confidence: float = 0.95) -> Estimate:
         return NOTHING
     if data.size == 1:
         return Estimate(float(data[0]), math.nan, math.nan)
+    if np.ptp(data) == 0:
+        return Estimate(float(data[0]), float(data[0]), float(data[0]))
     low, high = stats.t.interval(confidence, data.size - 1, loc=data.mean(), scale=stats.sem(data))
     return Estimate(float(data.mean()), float(low), float(high))
 
