@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from parallelsearch.answers import exact_match, f1_score, normalise
+from parallelsearch.answers import exact_match, f1_score, normalise, substring_match
 
 
 @pytest.mark.parametrize(
@@ -86,6 +86,22 @@ def official_f1(prediction: str, golden: str) -> float:
         return 0.0
     common = sum(min(count, other.count(word)) for word, count in Counter(one).items())
     return 0.0 if common == 0 else 2 * common / (len(one) + len(other))
+
+
+@pytest.mark.parametrize(
+    ("prediction", "golden", "expected"),
+    [
+        ("It is the Eiffel Tower, in Paris.", ["eiffel tower"], 1.0),
+        ("Eiffel", ["Eiffel Tower"], 0.0),
+        ("São Paulo, Brazil", ["Lima", "São Paulo"], 1.0),
+        ("yes", ["no"], 0.0),
+        ("anything", ["the", ""], 0.0),  # golden answers that normalise to nothing are in every text
+        (None, ["x"], 0.0),
+        ("", [], 0.0),
+    ],
+)
+def test_substring_match(prediction, golden, expected):
+    assert substring_match(prediction, golden) == expected
 
 
 @given(st.text(alphabet="aAnthe yes.no-'é1, ", max_size=30), st.text(alphabet="aAnthe yes.no-'é1, ", max_size=30))

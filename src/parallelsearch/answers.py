@@ -32,6 +32,15 @@ def exact_match(prediction: str | None, golden_answers: Iterable[str | None] | N
     return float(bool(predicted) and predicted in _normalised(golden_answers))
 
 
+def substring_match(prediction: str | None, golden_answers: Iterable[str | None] | None) -> float:
+    """1.0 when the normalised prediction contains a normalised golden answer, else 0.0 (Search-R1's sub-EM).
+
+    It is reported beside exact match and never rewarded: a policy would learn to answer with lists.
+    """
+    predicted = normalise(prediction) if prediction is not None else ""
+    return float(any(golden and golden in predicted for golden in _normalised(golden_answers)))
+
+
 def f1_score(prediction: str | None, golden_answers: Iterable[str | None] | None) -> float:
     """Largest F1 of word overlap between the prediction and a golden answer, in [0, 1].
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import StrEnum
+from itertools import islice
 
 
 class Structure(StrEnum):
@@ -131,6 +132,12 @@ class Episode:
     def decomposed(self) -> bool:
         """True when at least one search turn held two or more different sub-queries."""
         return any(distinct_sub_queries(turn) > 1 for turn in self.turns)
+
+    @property
+    def decomposed_first(self) -> bool:
+        """True when the first search turn already held two or more different sub-queries."""
+        searches = (turn for turn in self.turns if turn.action is Action.SEARCH)
+        return any(distinct_sub_queries(turn) > 1 for turn in islice(searches, 1))
 
     @property
     def transcript(self) -> str:

@@ -21,12 +21,25 @@ def test_figures_of_a_group_by_hand(files: list[Path]) -> None:
     assert row["em"] == pytest.approx(2 / 3)
     assert row["decomposition_ratio"] == pytest.approx(2 / 3)  # the repeated sub-query is no decomposition
     assert (row["turns"], row["llm_calls"], row["searches"], row["sub_queries"]) == (2, 2, 1, 2)
+    assert row["sub_queries_per_search"] == 2
+    assert row["first_search_decomposition_ratio"] == pytest.approx(2 / 3)
+    assert row["substring_em"] == pytest.approx(2 / 3)
+    assert row["answered_without_search"] == 0
     assert (row["seconds"], row["search_seconds"]) == (2, 0.5)
     assert (row["answered"], row["well_formed"]) == (1, 1)
     assert math.isnan(row["gold_recall"])
     assert row["em_low"] < row["em"] < row["em_high"]
     unanswered = table.loc["parallelsearch", "sequential"]
     assert (unanswered["em"], unanswered["answered"], unanswered["turns"]) == (0, 0, 2)
+
+
+def test_a_late_decomposition_an_unsearched_answer_and_a_wordy_one(tmp_path: Path) -> None:
+    late = episode("1", (SINGLE, PARALLEL, ANSWER), "it is z, probably")
+    path = write(tmp_path, "a", 0, [late, episode("2", (ANSWER,), "z")])
+    (row,) = summarise(load([path])).to_dict("records")
+    assert (row["decomposition_ratio"], row["first_search_decomposition_ratio"]) == (0.5, 0)
+    assert (row["em"], row["substring_em"], row["answered_without_search"]) == (0.5, 1, 0.5)
+    assert row["sub_queries_per_search"] == 1.5
 
 
 def test_a_group_of_failures_only_has_no_figures(tmp_path: Path) -> None:

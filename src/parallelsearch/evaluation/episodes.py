@@ -1,8 +1,8 @@
 """The episodes file: one row an episode, the whole transcript inside, and where it came from in the file's metadata.
 
 Columns: the fields of Question; `turns` (list of struct) as Turn, its sub-queries with their hits; the outcome of the
-episode; and figures derived from it, so that a reader of the file alone needs no code of ours. `em`, `f1` and
-`gold_recall` are null for an infrastructure failure: such an episode says nothing about the policy.
+episode; and figures derived from it, so that a reader of the file alone needs no code of ours. `em`, `f1`,
+`substring_em` and `gold_recall` are null for an infrastructure failure: such an episode says nothing about the policy.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from parallelsearch.answers import exact_match, f1_score
+from parallelsearch.answers import exact_match, f1_score, substring_match
 from parallelsearch.errors import DataError
 from parallelsearch.files import replacing
 from parallelsearch.records import Action, Episode, Hit, Passage, Question, StopReason, Structure, SubQuery, Turn
@@ -66,7 +66,9 @@ _OUTCOME = [
 _DERIVED = [
     ("em", pa.float64()),
     ("f1", pa.float64()),
+    ("substring_em", pa.float64()),
     ("decomposed", pa.bool_()),
+    ("decomposed_first", pa.bool_()),
     ("llm_calls", pa.int32()),
     ("searches", pa.int32()),
     ("sub_queries", pa.int32()),
@@ -164,7 +166,9 @@ def row_of(episode: Episode, reward: RewardBreakdown | None, arm: str, seed: int
         "seconds": episode.seconds,
         "em": float(exact_match(episode.answer, question.golden_answers)) if counts else None,
         "f1": float(f1_score(episode.answer, question.golden_answers)) if counts else None,
+        "substring_em": substring_match(episode.answer, question.golden_answers) if counts else None,
         "decomposed": episode.decomposed,
+        "decomposed_first": episode.decomposed_first,
         "llm_calls": episode.llm_calls,
         "searches": episode.searches,
         "sub_queries": sum(len(turn.sub_queries) for turn in turns),

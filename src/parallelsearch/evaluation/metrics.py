@@ -1,8 +1,9 @@
 """Figures of many episodes by arm, seed and question structure.
 
 Infrastructure failures (the retriever or the engine did not answer) are counted in `failures` and enter no mean.
-Definitions: EM and F1 as in answers.py; the decomposition ratio is the share of episodes with a search turn of two or
-more different sub-queries; `turns` are generations of the model, as in the paper's #Turns (section 5.3, Table 3).
+Definitions: EM, F1 and substring EM as in answers.py; the decomposition ratio is the share of episodes with a search
+turn of two or more different sub-queries, anywhere in the episode or, for the first-search ratio, in its first search;
+`turns` are generations of the model, as in the paper's #Turns (section 5.3, Table 3).
 """
 
 from __future__ import annotations
@@ -20,9 +21,9 @@ from parallelsearch.evaluation.episodes import read_rows
 from parallelsearch.records import StopReason, Structure
 
 COLUMNS = (
-    "arm", "seed", "dataset", "split", "qid", "structure", "stop_reason", "well_formed", "em", "f1", "decomposed",
-    "llm_calls", "searches", "sub_queries", "model_tokens", "observation_tokens", "seconds", "generate_seconds",
-    "search_seconds", "gold_recall", "reward_total",
+    "arm", "seed", "dataset", "split", "qid", "structure", "stop_reason", "well_formed", "em", "f1", "substring_em",
+    "decomposed", "decomposed_first", "llm_calls", "searches", "sub_queries", "model_tokens", "observation_tokens",
+    "seconds", "generate_seconds", "search_seconds", "gold_recall", "reward_total",
 )  # fmt: skip
 STRUCTURES = tuple(structure.value for structure in Structure)
 BY = ("arm", "seed", "structure")
@@ -30,7 +31,10 @@ BY = ("arm", "seed", "structure")
 # figure -> column it is the mean of
 _PROPORTIONS = {
     "em": "em",
+    "substring_em": "substring_em",
     "decomposition_ratio": "decomposed",
+    "first_search_decomposition_ratio": "decomposed_first",
+    "answered_without_search": "answered_without_search",
     "well_formed": "well_formed",
     "answered": "answered",
 }
@@ -69,9 +73,10 @@ def load(paths: Iterable[Path]) -> pd.DataFrame:
             f"question {first.qid} of {first.dataset}.{first.split} stands twice for arm {first.arm}, seed"
             f" {first.seed}; give each episodes file once ({', '.join(map(str, paths))})."
         )
-    for name in ("em", "f1", "gold_recall", "reward_total"):
+    for name in ("em", "f1", "substring_em", "gold_recall", "reward_total"):
         episodes[name] = episodes[name].astype(float)
     episodes["answered"] = episodes["stop_reason"] == StopReason.ANSWERED.value
+    episodes["answered_without_search"] = episodes["answered"] & (episodes["searches"] == 0)
     failures = [reason.value for reason in StopReason if reason.is_infrastructure_failure]
     episodes["failed"] = episodes["stop_reason"].isin(failures)
     return episodes
@@ -88,6 +93,8 @@ def summarise(
         row.update(n=len(counted), failures=int(group["failed"].sum()))
         for figure in (*_PROPORTIONS, *_MEANS):
             row.update(_figure(figure, counted, confidence, samples))
+        searches = counted["searches"].sum()
+        row["sub_queries_per_search"] = counted["sub_queries"].sum() / searches if searches else float("nan")
         rows.append(row)
     return pd.DataFrame(rows)
 
