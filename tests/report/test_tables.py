@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pandas as pd
@@ -12,6 +13,7 @@ import real_study
 from scipy.stats import binomtest
 
 from parallelsearch.errors import ConfigError, DataError
+from parallelsearch.planning import DATASET_TABLES
 from parallelsearch.report import tables
 from parallelsearch.report.study import Study, read_study
 from parallelsearch.report.table import markdown
@@ -121,6 +123,22 @@ def test_the_training_summary_averages_first_and_last_five_steps(
     assert row["decomposition_ratio_last"] == pytest.approx(sum(s["decomposition_ratio"] for s in steps[-5:]) / 5)
     assert row["well_formed_last"] == pytest.approx(sum(step["well_formed"] for step in steps[-5:]) / 5)
     assert row["complete"] == "yes"
+
+
+def test_every_column_of_every_table_is_explained(study: Study) -> None:
+    guide = (Path(__file__).parents[2] / "docs" / "reading-the-tables.md").read_text()
+    endings = re.findall(r"^\| ((?:`_\w+`(?:, )?)+) \|", guide, re.MULTILINE)
+    endings = [ending for cell in endings for ending in re.findall(r"`(_\w+)`", cell)]
+    assert len(endings) == 10
+    unexplained = set()
+    for name in [*(f"hotpotqa{suffix}" for suffix in DATASET_TABLES), "ablation_grid", "training_summary"]:
+        for column in tables.build(name, study).frame.columns:
+            plain = column.removeprefix("hotpotqa_").removeprefix("2wiki_")
+            while ending := next((end for end in endings if plain.endswith(end)), ""):
+                plain = plain.removesuffix(ending)
+            if f"`{plain}`" not in guide and plain not in ("arm", "seed"):
+                unexplained.add(column)
+    assert unexplained == set()
 
 
 def test_mistakes_are_told_in_one_sentence(study: Study, study_files: real_study.RealStudy) -> None:
