@@ -113,7 +113,7 @@ class PolicyConfig(Section):
 class WarmStartConfig(Section):
     """Supervised training on demonstrations before reinforcement learning (source: scratch only)."""
 
-    steps: int = Field(800, ge=1, description="Optimiser steps.")
+    steps: int = Field(600, ge=1, description="Optimiser steps.")
     batch_size: int = Field(32, ge=1, description="Demonstrations a step.")
     learning_rate: float = Field(3e-3, gt=0, description="Peak learning rate (warm-up, then linear decay).")
     parallel_share: float = Field(
@@ -143,7 +143,7 @@ class TrainingConfig(Section):
     gpus_per_node: int = Field(1, ge=1, description="GPUs of each node (on the CPU: ranks).")
     rollout_engine: Literal["hf", "vllm"] = Field("hf", description="Generation engine.")
     gpu_memory_utilization: float = Field(0.6, gt=0, lt=1, description="Share of GPU memory given to vLLM.")
-    steps: int = Field(10, ge=1, description="Training steps.")
+    steps: int = Field(9, ge=1, description="Training steps.")
     batch_size: int = Field(96, ge=1, description="Prompts a step.")
     mini_batch_size: int = Field(48, ge=1, description="Episodes of an optimiser step.")
     micro_batch_size: int = Field(16, ge=1, description="Episodes of a forward pass.")
@@ -161,7 +161,7 @@ class TrainingConfig(Section):
     temperature: float = Field(1.0, gt=0, description="Sampling temperature of rollouts.")
     top_p: float = Field(1.0, gt=0, le=1, description="Nucleus of rollouts.")
     offload: bool = Field(False, description="FSDP parameters and optimiser state in CPU memory between steps.")
-    save_every: int = Field(5, ge=1, description="Steps between checkpoints.")
+    save_every: int = Field(3, ge=1, description="Steps between checkpoints.")
 
 
 class EvaluationConfig(Section):

@@ -34,7 +34,6 @@ if TYPE_CHECKING:
 
 SINGLE_SHARE = 0.25  # of the steps: the first ones, with questions of a single look-up
 COMPARING_EXERCISES = 0.75  # for each demonstration
-READING_EXERCISES = 0.25  # for each demonstration, after the first part of the steps
 ROWS_A_PASS = 16  # a batch is read in passes of at most so many rows of like length
 LONGEST_TO_SHORTEST = 1.3  # in a pass, so that little is padded
 LENGTH_MULTIPLE = 16  # tokens; few different shapes, since a CPU's matrix kernels are prepared anew for each
@@ -63,10 +62,18 @@ def batches(
         batch = list(islice(demonstrations(world, config.parallel_share, agent.top_k, rng, types), config.batch_size))
         batch += islice(comparing_exercises(world, rng), round(COMPARING_EXERCISES * config.batch_size))
         if not single:
-            batch += islice(reading_exercises(world, agent.top_k, rng), round(READING_EXERCISES * config.batch_size))
+            batch += islice(reading_exercises(world, agent.top_k, rng), _reading_exercises(config))
         rows = sorted(token_rows(batch, agent, tokenizer), key=lambda row: len(row[0]))
         passes = [_padded(part, tokenizer.pad_token_id) for part in _passes(rows)]
         yield sorted(passes, key=lambda part: -part.ids.numel())
+
+
+def _reading_exercises(config: WarmStartConfig) -> int:
+    """As many as there are fewer comparisons searched in parallel than one by one, in a batch.
+
+    So both ways are trained to answer equally well, and the outcome alone gives the policy no reason to prefer one.
+    """
+    return round(TYPE_SHARES["comparison"] * max(0.0, 1 - 2 * config.parallel_share) * config.batch_size)
 
 
 def token_rows(
