@@ -223,8 +223,8 @@ class StudyConfig(Section):
                 )
         for key, sets in (("training", self.training.sets), ("evaluation", self.evaluation.sets)):
             for entry in sets:
-                dataset, _, split = entry.partition(".")
-                if dataset not in self.datasets or not split:
+                known, _, split = entry.partition(".")
+                if known not in self.datasets or not split:
                     raise ValueError(
                         f"{key}.sets has '{entry}', which is not DATASET.SPLIT of a known data set:"
                         f" {', '.join(self.datasets)}."

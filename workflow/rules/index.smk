@@ -76,8 +76,8 @@ rule embed:
         runtime=240,
         gpu=0,
     params:
-        corpus=str(R.corpus("{corpus}")),
-        encoder=str(R.encoder("{encoder}")),
+        corpus=subpath(input.corpus, parent=True),
+        encoder=subpath(input.encoder, parent=True),
         folder=str(R.embeddings("{corpus}", "{encoder}")),
         settings=PLAN.embed_settings(),
     message:
@@ -131,8 +131,8 @@ rule build_index:
         mem_mb=3000,
         runtime=240,
     params:
-        corpus=str(R.corpus("{corpus}")),
-        embeddings=str(PLAN.embeddings("{corpus}")),
+        corpus=subpath(input.corpus, parent=True),
+        embeddings=subpath(input.embeddings, parent=True),
         folder=str(PLAN.index("{corpus}")),
         settings=PLAN.index_settings(),
     message:

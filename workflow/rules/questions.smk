@@ -25,7 +25,7 @@ rule geoworld:
         mem_mb=1000,
         runtime=30,
     params:
-        folder=str(R.geoworld()),
+        folder=subpath(output[0], parent=True),
         settings=PLAN.geoworld_settings(),
     message:
         "Generating the GeoWorld encyclopedia and its questions"

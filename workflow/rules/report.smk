@@ -11,7 +11,10 @@ OUTPUTS  {results}/mlflow/            the SQLite store, created once before any 
 
 DRAWING = [
     *sorted(Path("src/parallelsearch/report").glob("*")),
-    *(Path(f"src/parallelsearch/evaluation/{name}.py") for name in ("metrics", "intervals", "comparisons", "paired_tests")),
+    *(
+        Path(f"src/parallelsearch/evaluation/{name}.py")
+        for name in ("metrics", "intervals", "comparisons", "paired_tests")
+    ),
 ]
 PUBLISHED = "config/published/parallelsearch.yaml"
 
@@ -128,7 +131,7 @@ rule track_init:
     conda:
         REPORT_ENV
     params:
-        folder=str(R.mlflow()),
+        folder=subpath(output[0], parent=True),
         settings=PLAN.tracking_settings(),
     message:
         "Creating the MLflow store in {params.folder}"
@@ -154,7 +157,7 @@ rule track_collect:
     conda:
         REPORT_ENV
     params:
-        results=str(R.root),
+        results=subpath(output[0], ancestor=2),
         settings=PLAN.tracking_settings(),
     message:
         "Collecting the results into MLflow"

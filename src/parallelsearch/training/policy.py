@@ -46,7 +46,7 @@ def train_tokenizer(texts: Iterable[str], vocabulary: int) -> PreTrainedTokenize
     merges = [tuple(line.split(" ")) for line in _merges(bpe)]
     tokenizer = Qwen2Tokenizer(
         vocab=bpe.get_vocab(),
-        merges=merges,
+        merges=merges,  # type: ignore[arg-type]  # the annotation forgets the pairs that it takes
         eos_token="<|im_end|>",
         pad_token="<|endoftext|>",
         additional_special_tokens=["<|im_start|>", "<|im_end|>"],
@@ -73,7 +73,7 @@ def build_policy(config: PolicyConfig, tokenizer: PreTrainedTokenizerBase, seed:
             num_key_value_heads=max(1, config.heads // 2),
             intermediate_size=3 * hidden,
             max_position_embeddings=MAX_POSITIONS,
-            rope_theta=10000.0,
+            rope_parameters={"rope_type": "default", "rope_theta": 10000.0},
             tie_word_embeddings=True,
             bos_token_id=None,
             eos_token_id=tokenizer.eos_token_id,

@@ -63,12 +63,12 @@ class CpuPlatform(PlatformBase):
 
     device_name = "cpu"
     vendor_name = "cpu"
-    device_module = CPU_DEVICE
+    device_module = CPU_DEVICE  # type: ignore[assignment]
 
     def is_available(self) -> bool:
         return True
 
-    def current_device(self) -> torch.device:
+    def current_device(self) -> torch.device:  # type: ignore[override]
         return torch.device("cpu")
 
     def device_count(self) -> int:
