@@ -63,7 +63,8 @@ class SupervisedSteps:
         import torch
 
         targets = part.ids[:, 1:]
-        with torch.autocast("cpu", dtype=torch.bfloat16, enabled=has_bf16_instructions()):
+        # Without its cache, which all threads would share: weights are used once in a pass anyway.
+        with torch.autocast("cpu", dtype=torch.bfloat16, enabled=has_bf16_instructions(), cache_enabled=False):
             hidden = self.model.model(input_ids=part.ids, attention_mask=part.mask).last_hidden_state[:, :-1]
             own, right = self._token_loss(hidden, targets, part.labels[:, 1:] != IGNORED)
             loss = own / own_tokens
