@@ -10,7 +10,7 @@ OUTPUTS  {results}/mlflow/            the SQLite store, created once before any 
 """
 
 DRAWING = [
-    *sorted(Path("src/parallelsearch/report").glob("*")),
+    *sorted(Path("src/parallelsearch/report").glob("*.*")),
     *(
         Path(f"src/parallelsearch/evaluation/{name}.py")
         for name in ("metrics", "intervals", "comparisons", "paired_tests")
