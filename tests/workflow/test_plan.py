@@ -74,6 +74,13 @@ def test_a_finished_study_has_nothing_to_do(finished: Checkout) -> None:
     assert not plan.jobs
 
 
+def test_pythons_own_cache_beside_the_code_makes_nothing_run_again(finished: Checkout) -> None:
+    cache = finished.root / "src" / "parallelsearch" / "report" / "__pycache__"
+    cache.mkdir(exist_ok=True)
+    (cache / "figures.cpython-311.pyc").write_bytes(b"compiled")
+    assert "Nothing to be done" in finished.plan("all").output
+
+
 def test_another_lambda_d_of_one_arm_reschedules_its_training_its_evaluation_and_the_collectors(
     finished: Checkout,
 ) -> None:
