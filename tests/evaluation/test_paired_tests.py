@@ -27,6 +27,7 @@ def test_sign_flips_by_hand() -> None:
     # Differences 1, 1, 2, -1: sums of 3 (six patterns) are as far as the one seen, of 5 (two patterns) farther.
     assert sign_flip([2, 2, 3, 1], [1, 1, 1, 2]) == pytest.approx((2 + 6 / 2) / 16)
     assert sign_flip([2, 2], [2, 2]) == 1.0
+    assert sign_flip([2], [1]) == 0.5
 
 
 def test_holm_by_hand() -> None:

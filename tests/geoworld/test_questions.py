@@ -198,12 +198,11 @@ def test_facts_survive_their_file(world: World, tmp_path) -> None:
 
 
 def test_a_world_too_small_is_refused(world: World) -> None:
-    tiny = World(
-        dict(list(world.countries.items())[:2]),
-        {name: city for name, city in world.cities.items() if city.country in list(world.countries)[:2]},
-    )
-    with pytest.raises(ConfigError, match=r"only \d+ of 100000 different train questions .* raise geoworld.passages"):
-        make_questions(tiny, "train", 100_000, 0, dict.fromkeys((*tiny.countries, *tiny.cities), 0))
+    first, second, *_ = world.countries
+    homes = [city for city in world.cities.values() if city.country in (first, second)]
+    tiny = World({name: world.countries[name] for name in (first, second)}, {city.name: city for city in homes[:4]})
+    with pytest.raises(ConfigError, match=r"only \d+ of 1000 different train questions .* raise geoworld.passages"):
+        make_questions(tiny, "train", 1000, 0, dict.fromkeys((*tiny.countries, *tiny.cities), 0))
 
 
 def test_more_cities_than_there_are_is_refused() -> None:

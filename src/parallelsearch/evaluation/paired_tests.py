@@ -34,6 +34,8 @@ def sign_flip(treatment: ArrayLike, baseline: ArrayLike, samples: int = 2000) ->
     differences = np.asarray(treatment, dtype=float) - np.asarray(baseline, dtype=float)
     if not differences.any():
         return 1.0
+    if differences.size == 1:
+        return 0.5  # either sign is as far from zero as the other
     test = stats.permutation_test(
         (differences,),
         np.mean,
