@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy import stats
 
-BOOTSTRAP_SEED = 20250811
+RESAMPLING_SEED = 20250811
 _BYTES_PER_BATCH = 64 * 2**20
 
 
@@ -23,6 +23,11 @@ class Estimate:
 
 
 NOTHING = Estimate(math.nan, math.nan, math.nan)
+
+
+def resamples_at_once(samples: int, size: int) -> int:
+    """How many of `samples` resamples of `size` numbers SciPy may hold in memory together."""
+    return max(1, min(samples, _BYTES_PER_BATCH // (8 * size)))
 
 
 def proportion(outcomes: ArrayLike, confidence: float = 0.95) -> Estimate:
@@ -52,10 +57,10 @@ def mean(values: ArrayLike, confidence: float = 0.95, samples: int = 2000) -> Es
         (data,),
         np.mean,
         n_resamples=samples,
-        batch=max(1, min(samples, _BYTES_PER_BATCH // (8 * data.size))),
+        batch=resamples_at_once(samples, data.size),
         confidence_level=confidence,
         method="percentile",
-        rng=np.random.default_rng(BOOTSTRAP_SEED),
+        rng=np.random.default_rng(RESAMPLING_SEED),
     ).confidence_interval
     return Estimate(centre, float(interval.low), float(interval.high))
 

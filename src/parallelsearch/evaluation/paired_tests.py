@@ -8,9 +8,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy import stats
 
+from parallelsearch.evaluation.intervals import RESAMPLING_SEED, resamples_at_once
+
 POWER = 0.8
-_SEED = 20250811
-_BYTES_PER_BATCH = 64 * 2**20
 
 
 def mcnemar(treatment: ArrayLike, baseline: ArrayLike) -> float:
@@ -42,8 +42,8 @@ def sign_flip(treatment: ArrayLike, baseline: ArrayLike, samples: int = 2000) ->
         permutation_type="samples",
         vectorized=True,
         n_resamples=samples,
-        batch=max(1, min(samples, _BYTES_PER_BATCH // (8 * differences.size))),
-        rng=np.random.default_rng(_SEED),
+        batch=resamples_at_once(samples, differences.size),
+        rng=np.random.default_rng(RESAMPLING_SEED),
     )
     seen, drawn = abs(test.statistic), np.abs(test.null_distribution)
     as_far = np.isclose(drawn, seen, rtol=1e-9, atol=0)
