@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from parallelsearch.agent.protocol import is_well_formed, parse_generation, render_hit, render_information
-from parallelsearch.config import WARM_START, TrackingConfig, load_arm, load_study
+from parallelsearch.config import WARM_START, TrackingConfig
+from parallelsearch.config_files import load_arm, load_study
 from parallelsearch.evaluation.episodes import Provenance, write_episodes
 from parallelsearch.paths import Results
 from parallelsearch.records import Action, Episode, Hit, Passage, Question, StopReason, Structure, SubQuery, Turn

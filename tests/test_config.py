@@ -8,7 +8,7 @@ import jsonschema
 import pytest
 from typer.testing import CliRunner
 
-from parallelsearch.config import arm_names, load_arm, load_study, merge, read_yaml
+from parallelsearch.config_files import arm_names, load_arm, load_study, merge, read_yaml
 from parallelsearch.errors import ConfigError
 from parallelsearch.schema import FIX, SCHEMAS, app, render, schemas
 

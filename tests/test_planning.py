@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from parallelsearch.config import CONFIG_DIR, merge, read_yaml
+from parallelsearch.config_files import CONFIG_DIR, merge, read_yaml
 from parallelsearch.errors import ConfigError
 from parallelsearch.planning import StudyPlan, canonical
 

@@ -1,17 +1,11 @@
-"""The typed configuration of a study. Unknown keys are refused; every merged arm is validated before the DAG."""
+"""What a study can say: the typed sections of its configuration, closed to unknown keys. config_files.py reads them."""
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Literal
 
-import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from parallelsearch.errors import ConfigError
-
-CONFIG_DIR = Path("config")
 WARM_START = "warm-start"  # the name under which the untrained (warm-started) policy is evaluated beside the arms
 
 SEMANTICS = Literal["paper", "released", "bounded"]
@@ -27,9 +21,6 @@ class Section(BaseModel):
     """A part of the configuration: frozen, and closed to keys it does not know."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
-
-
-S = TypeVar("S", bound=Section)
 
 
 class RemoteFile(Section):
@@ -230,103 +221,3 @@ class StudyConfig(Section):
                         f" {', '.join(self.datasets)}."
                     )
         return self
-
-
-def merge(base: dict[str, Any], overlay: dict[str, Any]) -> dict[str, Any]:
-    """Deep merge of mappings as Snakemake does it: mappings are merged, anything else is replaced."""
-    merged = dict(base)
-    for key, value in overlay.items():
-        if isinstance(value, dict) and isinstance(merged.get(key), dict):
-            merged[key] = merge(merged[key], value)
-        else:
-            merged[key] = value
-    return merged
-
-
-def read_yaml(path: Path) -> dict[str, Any]:
-    """Reads a YAML mapping; anything else is a ConfigError that names the file."""
-    try:
-        value = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise ConfigError(f"{path} does not exist.") from None
-    except yaml.YAMLError as error:
-        raise ConfigError(f"{path} is not valid YAML: {' '.join(str(error).split())}.") from None
-    if not isinstance(value, dict):
-        raise ConfigError(f"{path} holds {type(value).__name__}, not a mapping of settings.")
-    return value
-
-
-def validated(section: type[S], values: dict[str, Any], where: str) -> S:
-    """`values` as a `section`; every fault becomes part of one ConfigError with key, value and what is allowed."""
-    try:
-        return section.model_validate(values)
-    except ValidationError as error:
-        raise ConfigError(f"{where}: " + " ".join(_sentence(section, fault) for fault in error.errors())) from None
-
-
-def from_json(section: type[S], text: str, where: str) -> S:
-    """The JSON object `text` (a command's --settings) as a `section`; anything else is a ConfigError."""
-    try:
-        values = json.loads(text)
-    except json.JSONDecodeError as error:
-        raise ConfigError(f"{where}: {text[:80]!r} is not valid JSON ({error}); give one JSON object.") from None
-    if not isinstance(values, dict):
-        raise ConfigError(f"{where}: {text[:80]!r} is not a JSON object; give one such as '{{}}'.")
-    return validated(section, values, where)
-
-
-def load_study(*overlays: Path, config_dir: Path = CONFIG_DIR) -> StudyConfig:
-    """config/config.yaml with `overlays` merged over it, validated with all its arms."""
-    values = read_yaml(config_dir / "config.yaml")
-    for overlay in overlays:
-        values = merge(values, read_yaml(overlay))
-    return validate_study(values, config_dir=config_dir)
-
-
-def validate_study(values: dict[str, Any], config_dir: Path = CONFIG_DIR) -> StudyConfig:
-    """A merged mapping as a StudyConfig; also validates every arm it names."""
-    study = validated(StudyConfig, values, "configuration")
-    for name in study.arms:
-        load_arm(study, name, config_dir)
-    if study.baseline not in study.arms:
-        raise ConfigError(
-            f"configuration: baseline is '{study.baseline}', which is not among arms: {', '.join(study.arms)}."
-        )
-    return study
-
-
-def arm_names(config_dir: Path = CONFIG_DIR) -> list[str]:
-    """Names of all overlays in config/arms/."""
-    return sorted(path.stem for path in (config_dir / "arms").glob("*.yaml"))
-
-
-def load_arm(study: StudyConfig, name: str, config_dir: Path = CONFIG_DIR) -> ArmConfig:
-    """The overlay config/arms/{name}.yaml merged over the study's agent, reward and training sections."""
-    path = config_dir / "arms" / f"{name}.yaml"
-    if name not in arm_names(config_dir):
-        raise ConfigError(
-            f"arms has '{name}', which has no overlay {path}; known arms: {', '.join(arm_names(config_dir))}."
-        )
-    base = {key: getattr(study, key).model_dump() for key in ("agent", "reward", "training")}
-    return validated(ArmConfig, merge(base, {"name": name, **read_yaml(path)}), f"arm {name} ({path})")
-
-
-def _sentence(section: type[BaseModel], fault: Any) -> str:
-    key = ".".join(str(part) for part in fault["loc"])
-    if fault["type"] == "extra_forbidden":
-        allowed = ", ".join(_known_keys(section, fault["loc"][:-1]))
-        return f"unknown key '{key}' (value {fault['input']!r}); allowed here: {allowed}."
-    if fault["type"] == "missing":
-        return f"key '{key}' is missing."
-    if fault["type"] == "value_error":
-        return str(fault["ctx"]["error"])
-    return f"'{key}' is {fault['input']!r}: {fault['msg'][0].lower()}{fault['msg'][1:]}."
-
-
-def _known_keys(section: Any, location: tuple[int | str, ...]) -> list[str]:
-    for part in location:
-        field = section.model_fields.get(part) if hasattr(section, "model_fields") else None
-        annotation = field.annotation if field else section
-        nested = [a for a in (annotation, *getattr(annotation, "__args__", ())) if hasattr(a, "model_fields")]
-        section = nested[0] if nested else annotation
-    return list(section.model_fields) if hasattr(section, "model_fields") else []

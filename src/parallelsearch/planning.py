@@ -12,16 +12,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from parallelsearch.config import (
-    CONFIG_DIR,
-    WARM_START,
-    ArmConfig,
-    RemoteFile,
-    Section,
-    StudyConfig,
-    load_arm,
-    validate_study,
-)
+from parallelsearch.config import WARM_START, ArmConfig, RemoteFile, Section, StudyConfig
+from parallelsearch.config_files import CONFIG_DIR, load_arm, validate_study
 from parallelsearch.errors import ConfigError
 from parallelsearch.paths import Results
 

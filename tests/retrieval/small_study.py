@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from parallelsearch.config import CONFIG_DIR
+from parallelsearch.config_files import CONFIG_DIR
 
 ENCODER = "multilingual-e5-small"
 CONFIG = Path(__file__).resolve().parents[2] / CONFIG_DIR

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 from omegaconf import DictConfig, OmegaConf
 
-from parallelsearch.config import ArmConfig, StudyConfig, load_arm, load_study
+from parallelsearch.config import ArmConfig, StudyConfig
+from parallelsearch.config_files import load_arm, load_study
 from parallelsearch.errors import ConfigError
 from parallelsearch.training.policy import build_policy, save_policy, train_tokenizer
 from parallelsearch.training.verl_config import JobFiles, compose, overrides

@@ -10,7 +10,7 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM
 
-from parallelsearch.config import load_arm, load_study
+from parallelsearch.config_files import load_arm, load_study
 from parallelsearch.errors import TrainingError
 from parallelsearch.records import Question, Structure
 from parallelsearch.training.agent_loop import question_of

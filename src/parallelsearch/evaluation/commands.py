@@ -7,7 +7,8 @@ from typing import Annotated, Any
 
 import typer
 
-from parallelsearch.config import AgentConfig, EvaluationConfig, RewardConfig, Section, from_json
+from parallelsearch.config import AgentConfig, EvaluationConfig, RewardConfig, Section
+from parallelsearch.config_files import from_json
 from parallelsearch.records import Episode, Question, Structure, Turn
 
 app = typer.Typer(no_args_is_help=True)

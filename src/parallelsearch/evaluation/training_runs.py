@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from parallelsearch.config import read_yaml
+from parallelsearch.config_files import read_yaml
 from parallelsearch.errors import DataError
 from parallelsearch.files import read_json
 from parallelsearch.training.run_folder import read_metrics

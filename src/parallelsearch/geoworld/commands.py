@@ -9,7 +9,8 @@ from typing import Annotated
 
 import typer
 
-from parallelsearch.config import GeoWorldConfig, from_json
+from parallelsearch.config import GeoWorldConfig
+from parallelsearch.config_files import from_json
 from parallelsearch.files import replacing, sha256, write_json
 
 app = typer.Typer(help="The generated encyclopedia and its questions.", no_args_is_help=True)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from functools import lru_cache
 from pathlib import Path
 
-from parallelsearch.config import CONFIG_DIR, read_yaml
+from parallelsearch.config_files import CONFIG_DIR, read_yaml
 from parallelsearch.errors import ConfigError, DataError
 from parallelsearch.questions.names import DATASETS, dataset_name
 from parallelsearch.records import Structure

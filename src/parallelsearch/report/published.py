@@ -6,7 +6,8 @@ from pathlib import Path
 
 from pydantic import Field, model_validator
 
-from parallelsearch.config import CONFIG_DIR, Section, read_yaml, validated
+from parallelsearch.config import Section
+from parallelsearch.config_files import CONFIG_DIR, read_yaml, validated
 from parallelsearch.records import Structure
 
 PARALLELSEARCH = CONFIG_DIR / "published" / "parallelsearch.yaml"

@@ -10,7 +10,8 @@ from pathlib import Path
 import pandas as pd
 from pydantic import Field
 
-from parallelsearch.config import EvaluationConfig, Section, from_json
+from parallelsearch.config import EvaluationConfig, Section
+from parallelsearch.config_files import from_json
 from parallelsearch.errors import DataError
 from parallelsearch.evaluation import comparisons, metrics
 from parallelsearch.evaluation.episodes import Provenance, read_provenance

@@ -57,7 +57,8 @@ def embed(
     device: str = typer.Option("", help="cpu or cuda; default: cuda where there is one."),
 ) -> None:
     """Encode one shard of a corpus; a finished shard is not done again."""
-    from parallelsearch.config import EmbedConfig, from_json
+    from parallelsearch.config import EmbedConfig
+    from parallelsearch.config_files import from_json
     from parallelsearch.retrieval.embeddings import embed_shard
 
     config = from_json(EmbedConfig, settings, "--settings")
@@ -86,7 +87,8 @@ def build(
     settings: str = typer.Option("{}", help="Settings of the section `index`, as JSON."),
 ) -> None:
     """Build a search index over embeddings and measure it against exact search."""
-    from parallelsearch.config import IndexConfig, from_json
+    from parallelsearch.config import IndexConfig
+    from parallelsearch.config_files import from_json
     from parallelsearch.retrieval.index import write_index
 
     config = from_json(IndexConfig, settings, "--settings")

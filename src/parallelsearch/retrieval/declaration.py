@@ -7,7 +7,8 @@ from typing import Literal
 
 from pydantic import Field, model_validator
 
-from parallelsearch.config import CONFIG_DIR, Section, read_yaml, validated
+from parallelsearch.config import Section
+from parallelsearch.config_files import CONFIG_DIR, read_yaml, validated
 from parallelsearch.errors import ConfigError
 
 Pooling = Literal["mean", "cls"]

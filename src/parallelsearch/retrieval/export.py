@@ -6,7 +6,7 @@ from importlib import metadata, resources
 from pathlib import Path
 from typing import Any
 
-from parallelsearch.config import CONFIG_DIR
+from parallelsearch.config_files import CONFIG_DIR
 from parallelsearch.errors import DataError, MismatchError
 from parallelsearch.files import MANIFEST, replacing, sha256, write_json
 from parallelsearch.retrieval.declaration import EncoderDeclaration, load_declaration

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from parallelsearch.config import RewardConfig, from_json, validated
+from parallelsearch.config import RewardConfig
+from parallelsearch.config_files import from_json, validated
 from parallelsearch.errors import DataError
 from parallelsearch.records import Action, Question, Structure
 

@@ -17,7 +17,8 @@ def init(
     settings: str = typer.Option("{}", help=_SETTINGS),
 ) -> None:
     """Create the store and the experiment once, before anything is collected."""
-    from parallelsearch.config import TrackingConfig, from_json
+    from parallelsearch.config import TrackingConfig
+    from parallelsearch.config_files import from_json
     from parallelsearch.tracking.store import create
 
     store = create(folder, from_json(TrackingConfig, settings, "--settings"))
@@ -30,7 +31,8 @@ def collect(
     settings: str = typer.Option("{}", help=_SETTINGS),
 ) -> None:
     """Bring the store up to date with the result files; writes mlflow/collected.json last."""
-    from parallelsearch.config import TrackingConfig, from_json
+    from parallelsearch.config import TrackingConfig
+    from parallelsearch.config_files import from_json
     from parallelsearch.tracking.collect import collect as collect_results
 
     summary = collect_results(results, from_json(TrackingConfig, settings, "--settings"))

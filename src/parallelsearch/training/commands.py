@@ -9,7 +9,8 @@ from typing import Annotated, Any
 
 import typer
 
-from parallelsearch.config import AgentConfig, ArmConfig, PolicyConfig, Section, WarmStartConfig, from_json
+from parallelsearch.config import AgentConfig, ArmConfig, PolicyConfig, Section, WarmStartConfig
+from parallelsearch.config_files import from_json
 
 app = typer.Typer(no_args_is_help=True)
 
