@@ -69,11 +69,13 @@ def batches(
 
 
 def _reading_exercises(config: WarmStartConfig) -> int:
-    """As many as there are fewer comparisons searched in parallel than one by one, in a batch.
+    """Half as many as there are fewer comparisons searched in parallel than one by one, in a batch.
 
-    So both ways are trained to answer equally well, and the outcome alone gives the policy no reason to prefer one.
+    Half, since a parallel search has fewer tokens of its own to go wrong in: so both ways come to answer about equally
+    well when sampled, and the outcome alone gives the policy little reason to prefer one.
     """
-    return round(TYPE_SHARES["comparison"] * max(0.0, 1 - 2 * config.parallel_share) * config.batch_size)
+    missing = max(0.0, 1 - 2 * config.parallel_share)
+    return round(0.5 * TYPE_SHARES["comparison"] * missing * config.batch_size)
 
 
 def token_rows(
