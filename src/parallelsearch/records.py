@@ -87,9 +87,9 @@ class SubQuery:
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """One generation of the model and, after a search, the observation appended to it.
+    """One generation of the model and, after a search, what the search found.
 
-    `text` is exactly what the model generated, `observation` exactly what was appended ('' after an answer).
+    `text` is exactly what the model generated, `observation` exactly what it was shown then ('' after an answer).
     Times are seconds of wall time, counts are tokens.
     """
 
@@ -102,6 +102,11 @@ class Turn:
     observation_tokens: int = 0
     generate_seconds: float = 0.0
     search_seconds: float = 0.0
+
+    @property
+    def generated(self) -> bool:
+        """False for a search that a strategy made by itself, without asking the model."""
+        return bool(self.text or self.model_tokens)
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +126,7 @@ class Episode:
     @property
     def llm_calls(self) -> int:
         """Number of generations (the paper's `turns`)."""
-        return len(self.turns)
+        return sum(turn.generated for turn in self.turns)
 
     @property
     def searches(self) -> int:

@@ -9,20 +9,18 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from parallelsearch.agent.engine import Engine, Generation, Sampling
 from parallelsearch.agent.observation import Observation, render_observation
 from parallelsearch.agent.prompts import prompt_text
 from parallelsearch.agent.protocol import CORRECTION, STOP_STRINGS, ParsedGeneration, is_well_formed, parse_generation
+from parallelsearch.agent.steps import failure_sentence, generate, generation_text, search
 from parallelsearch.config import AgentConfig
-from parallelsearch.errors import EngineError, RetrieverError
-from parallelsearch.records import Action, Episode, Hit, Question, StopReason, SubQuery, Turn
+from parallelsearch.records import Action, Episode, Question, StopReason, SubQuery, Turn
 
 if TYPE_CHECKING:
     from parallelsearch.retrieval.retriever import Retriever
-
-_TURN_STRIDE = 1_000_003  # keeps the seeds of an episode's generations apart
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,9 +123,10 @@ async def _run_turns(
             return StopReason.TOKEN_LIMIT, ""
         try:
             started = time.perf_counter()
-            generation = await _generate(engine, prompt_ids + response.token_ids, budget, sampling, len(turns))
+            prefix = prompt_ids + response.token_ids
+            generation = await generate(engine, prefix, budget, sampling, len(turns), STOP_STRINGS)
         except Exception as failure:
-            return StopReason.ENGINE_ERROR, _sentence(failure)
+            return StopReason.ENGINE_ERROR, failure_sentence(failure)
         response.add_generation(generation)
         text = generation_text(generation, engine.tokenizer)
         parsed = parse_generation(text)
@@ -146,9 +145,12 @@ async def _run_turns(
             return stop, ""
         if parsed.action is Action.SEARCH:
             try:
-                turns[-1], observation = await _search(turn, retriever, agent, engine.tokenizer)
+                texts = [sub_query.text for sub_query in turn.sub_queries]
+                found, seconds = await search(texts, retriever, agent.top_k)
             except Exception as failure:
-                return StopReason.RETRIEVER_ERROR, _sentence(failure)
+                return StopReason.RETRIEVER_ERROR, failure_sentence(failure)
+            turns[-1] = replace(turn, sub_queries=found, search_seconds=seconds)
+            observation = render_observation(found, agent.max_sub_query_result_tokens, engine.tokenizer)
         else:
             observation = Observation(CORRECTION, engine.tokenizer.encode(CORRECTION, add_special_tokens=False), ())
         if len(observation.token_ids) > response.room:
@@ -166,14 +168,6 @@ async def _run_turns(
         on_turn(turns[-1])
 
 
-def generation_text(generation: Generation, tokenizer: Any) -> str:
-    """The text of a generation: all its tokens, special ones written out, without the end token that closed it."""
-    token_ids = generation.token_ids
-    if generation.finish_reason == "eos":
-        token_ids = token_ids[:-1]
-    return tokenizer.decode(token_ids, skip_special_tokens=False, clean_up_tokenization_spaces=False)
-
-
 def _stop_after(
     parsed: ParsedGeneration, generation: Generation, budget: int, turns: Sequence[Turn], agent: AgentConfig
 ) -> StopReason | None:
@@ -187,36 +181,3 @@ def _stop_after(
             return StopReason.INVALID_ACTION
     # Corrected turns count: an episode has at most max_search_turns + 1 generations.
     return StopReason.TURN_LIMIT if len(turns) > agent.max_search_turns else None
-
-
-async def _generate(engine: Engine, token_ids: list[int], budget: int, sampling: Sampling, turn: int) -> Generation:
-    if sampling.seed is not None:
-        sampling = replace(sampling, seed=(sampling.seed * _TURN_STRIDE + turn) % 2**63)
-    generation = await engine.generate(token_ids, max_tokens=budget, stop=STOP_STRINGS, sampling=sampling)
-    if len(generation.token_ids) > budget or len(generation.token_ids) != len(generation.log_probs):
-        raise EngineError(
-            f"The engine returned {len(generation.token_ids)} tokens and {len(generation.log_probs)} log-probabilities"
-            f" for at most {budget} tokens; check the engine's version."
-        )
-    return generation
-
-
-async def _search(turn: Turn, retriever: Retriever, agent: AgentConfig, tokenizer: Any) -> tuple[Turn, Observation]:
-    """Searches every different sub-query of a turn in one call."""
-    texts = [sub_query.text for sub_query in turn.sub_queries]
-    different = list(dict.fromkeys(texts))
-    started = time.perf_counter()
-    results = await retriever.search(different, agent.top_k)
-    if len(results) != len(different):
-        raise RetrieverError(f"The retriever returned {len(results)} result lists for {len(different)} queries.")
-    hits: dict[str, list[Hit]] = dict(zip(different, results, strict=True))
-    searched = replace(
-        turn,
-        sub_queries=tuple(SubQuery(text, tuple(hits[text][: agent.top_k])) for text in texts),
-        search_seconds=time.perf_counter() - started,
-    )
-    return searched, render_observation(searched.sub_queries, agent.max_sub_query_result_tokens, tokenizer)
-
-
-def _sentence(failure: Exception) -> str:
-    return f"{type(failure).__name__}: {failure}"

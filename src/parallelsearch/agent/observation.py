@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from parallelsearch.agent.protocol import render_hit, render_information
-from parallelsearch.records import SubQuery
+from parallelsearch.records import Hit, SubQuery
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,15 +27,16 @@ def render_observation(sub_queries: Sequence[SubQuery], budget: int, tokenizer: 
     """
     results, shown = [], []
     for sub_query in sub_queries:
-        lines = [render_hit(rank, hit) for rank, hit in enumerate(sub_query.hits, 1)]
-        kept = _lines_within(lines, budget, tokenizer)
+        kept = passages_within(sub_query.hits, budget, tokenizer)
         results.append((sub_query.text, "".join(kept)))
         shown.append(len(kept))
     text = render_information(results)
     return Observation(text, tokenizer.encode(text, add_special_tokens=False), tuple(shown))
 
 
-def _lines_within(lines: Sequence[str], budget: int, tokenizer: Any) -> list[str]:
+def passages_within(hits: Sequence[Hit], budget: int, tokenizer: Any) -> list[str]:
+    """A line for each of the first `hits` that fit into `budget` tokens; the first one cut where not even it fits."""
+    lines = [render_hit(rank, hit) for rank, hit in enumerate(hits, 1)]
     if not lines:
         return []
     kept, used = [], 0

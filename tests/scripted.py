@@ -8,6 +8,8 @@ from parallelsearch.agent.engine import Generation, Sampling
 from parallelsearch.errors import EngineError, RetrieverError
 from parallelsearch.records import Hit, Passage
 
+WORDS = "the a of in was born city river capital country question answer which is older than mountain lake"
+
 
 class ScriptedEngine:
     """Says the given texts one after another and records what it was asked. Obeys max_tokens; finds no stop strings."""
