@@ -37,6 +37,7 @@ VERBS: dict[str, tuple[str, str]] = {
     "index": ("parallelsearch.retrieval.commands", "Build a search index."),
     "retriever": ("parallelsearch.retrieval.commands", "Serve an index over HTTP."),
     "warm-start": ("parallelsearch.training.commands", "Train a small policy on demonstrations."),
+    "policy": ("parallelsearch.training.commands", "Prepare a language model that comes inside a package."),
     "train": ("parallelsearch.training.commands", "Train one reward arm with veRL."),
     "evaluate": ("parallelsearch.evaluation.commands", "Let a policy answer a question set; writes the episodes."),
     "ask": ("parallelsearch.evaluation.commands", "Answer one question, turn by turn."),

@@ -83,6 +83,17 @@ def validate_study(values: dict[str, Any], config_dir: Path = CONFIG_DIR) -> Stu
     return study
 
 
+def declaration_file(folder: str, name: str, key: str, config_dir: Path = CONFIG_DIR) -> Path:
+    """`config_dir`/`folder`/`name`.yaml (folder: encoders or policies); a ConfigError names `key` and known names."""
+    path = Path(config_dir) / folder / f"{name}.yaml"
+    known = sorted(entry.stem for entry in path.parent.glob("*.yaml"))
+    if name not in known:
+        raise ConfigError(
+            f"{key} is '{name}', which has no declaration in {path.parent}; known {folder}: {', '.join(known)}."
+        )
+    return path
+
+
 def arm_names(config_dir: Path = CONFIG_DIR) -> list[str]:
     """Names of all overlays in config/arms/."""
     return sorted(path.stem for path in (config_dir / "arms").glob("*.yaml"))

@@ -26,6 +26,10 @@ class Results:
         """Folder of an encoder's weights in Hugging Face layout, with manifest.json."""
         return self.root / "encoders" / encoder
 
+    def policy(self, name: str) -> Path:
+        """Folder of a language model out of a package, in Hugging Face layout, with manifest.json."""
+        return self.root / "policies" / name
+
     def embeddings(self, corpus: str, encoder: str) -> Path:
         """Folder with shard-{i}-of-{n}.npy and manifest.json."""
         return self.root / "embeddings" / f"{corpus}.{encoder}"

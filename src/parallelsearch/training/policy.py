@@ -10,7 +10,7 @@ from parallelsearch.config import PolicyConfig
 from parallelsearch.errors import TrainingError
 
 if TYPE_CHECKING:
-    from transformers import PreTrainedTokenizerBase, Qwen2ForCausalLM
+    from transformers import PreTrainedModel, PreTrainedTokenizerBase, Qwen2ForCausalLM
 
 CONTROL_TOKENS = ("<|endoftext|>", "<|im_start|>", "<|im_end|>")
 TAG_TOKENS = tuple(f"<{slash}{tag}>" for tag in ("think", "search", "information", "answer") for slash in ("", "/"))
@@ -82,7 +82,7 @@ def build_policy(config: PolicyConfig, tokenizer: PreTrainedTokenizerBase, seed:
     )
 
 
-def save_policy(model: Qwen2ForCausalLM, tokenizer: PreTrainedTokenizerBase, folder: Path) -> None:
+def save_policy(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, folder: Path) -> None:
     """Writes weights (safetensors), configuration and tokenizer in the Hugging Face layout."""
     model.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
