@@ -9,7 +9,8 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 WARM_START = "warm-start"  # the name under which the untrained (warm-started) policy is evaluated beside the arms
 
 SEMANTICS = Literal["paper", "released", "bounded"]
-PROMPTS = Literal["short", "search_r1", "parallel"]
+PROMPTS = Literal["short", "search_r1", "parallel", "examples"]
+STRATEGIES = Literal["search", "direct", "chain_of_thought", "rag", "ircot", "iter_retgen"]
 CORPUS_SOURCES = Literal["geoworld", "dpr", "wiki18", "flashrag", "qa_contexts"]
 READERS = Literal[
     "geoworld", "hotpotqa", "2wikimultihopqa", "musique", "bamboogle", "nq", "triviaqa", "popqa", "multihop_rag"
@@ -78,7 +79,8 @@ class EmbedConfig(Section):
 class AgentConfig(Section):
     """The limits of an episode and what the model is shown. Lengths are in tokens of the policy's tokenizer."""
 
-    prompt: PROMPTS = Field("short", description="Prompt template.")
+    strategy: STRATEGIES = Field("search", description="search: the agent's loop, the only one that can be trained.")
+    prompt: PROMPTS = Field("short", description="Prompt template of the agent's loop.")
     top_k: int = Field(1, ge=1, description="Passages retrieved for each sub-query.")
     max_search_turns: int = Field(4, ge=1, description="Search turns; one more generation may give the answer.")
     max_sub_queries: int = Field(4, ge=1, description="Sub-queries searched in one turn; further ones are dropped.")
@@ -92,8 +94,10 @@ class AgentConfig(Section):
 class PolicyConfig(Section):
     """The language model that is trained."""
 
-    source: Literal["scratch", "hub"] = Field("scratch", description="A small Qwen2 made here, or a published model.")
-    model: str | None = Field(None, description="Published model (source: hub).")
+    source: Literal["scratch", "hub", "package"] = Field(
+        "scratch", description="A small Qwen2 made here, a published model, or a model out of a Python package."
+    )
+    model: str | None = Field(None, description="Published model (hub), or name in config/policies (package).")
     revision: str | None = Field(None, description="Revision of the published model.")
     vocabulary: int = Field(1024, ge=300, description="Tokens of the byte-level BPE tokenizer (source: scratch).")
     hidden_size: int = Field(128, ge=16, description="Width (source: scratch).")
@@ -134,7 +138,7 @@ class TrainingConfig(Section):
     gpus_per_node: int = Field(1, ge=1, description="GPUs of each node (on the CPU: ranks).")
     rollout_engine: Literal["hf", "vllm"] = Field("hf", description="Generation engine.")
     gpu_memory_utilization: float = Field(0.6, gt=0, lt=1, description="Share of GPU memory given to vLLM.")
-    steps: int = Field(9, ge=1, description="Training steps.")
+    steps: int = Field(9, ge=0, description="Training steps; 0: the initial policy answers, nothing is trained.")
     batch_size: int = Field(96, ge=1, description="Prompts a step.")
     mini_batch_size: int = Field(48, ge=1, description="Episodes of an optimiser step.")
     micro_batch_size: int = Field(16, ge=1, description="Episodes of a forward pass.")
@@ -183,6 +187,14 @@ class ArmConfig(Section):
     agent: AgentConfig
     reward: RewardConfig
     training: TrainingConfig
+
+    @model_validator(mode="after")
+    def _is_trainable(self) -> ArmConfig:
+        if self.training.steps and self.agent.strategy != "search":
+            raise ValueError(
+                f"agent.strategy is '{self.agent.strategy}', which has nothing to train; set training.steps to 0."
+            )
+        return self
 
 
 class StudyConfig(Section):

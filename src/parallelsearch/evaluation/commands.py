@@ -27,7 +27,7 @@ def evaluate(
     out: Annotated[Path, typer.Argument(help="episodes.parquet to write.")],
     arm: Annotated[str, typer.Option(help="Name of the arm.")],
     seed: Annotated[int, typer.Option(help="Seed of the arm.")],
-    policy: Annotated[Path, typer.Option(help="Folder of the run (with done.json), or of a model.")],
+    policy: Annotated[str, typer.Option(help="Folder of a run or of a model, or MODEL[@REVISION] of the hub.")],
     index: Annotated[Path, typer.Option(help="Index folder.")],
     questions: Annotated[Path, typer.Option(help="Question file.")],
     settings: Annotated[str, typer.Option(help="JSON object with agent, reward and evaluation.")] = "{}",
@@ -43,9 +43,10 @@ def evaluate(
     from parallelsearch.questions.store import read_questions
     from parallelsearch.retrieval.retriever import LocalRetriever
     from parallelsearch.rewards.compose import score
+    from parallelsearch.training.policy import local_policy
 
     config = from_json(EvaluateSettings, settings, "evaluate --settings")
-    model = _model_folder(policy)
+    model = Path(local_policy(policy))
     asked = read_questions(questions)
     if config.evaluation.limit:
         asked = asked[: config.evaluation.limit]
@@ -53,7 +54,7 @@ def evaluate(
     engine = HFEngine.open(model, device=config.evaluation.device, max_rows=config.evaluation.batch_size)
     with Progress(transient=True) as progress:
         task = progress.add_task(f"{arm}, seed {seed}", total=len(asked))
-        rollouts = asyncio.run(
+        episodes = asyncio.run(
             answer_all(
                 asked,
                 engine,
@@ -62,13 +63,12 @@ def evaluate(
                 temperature=config.evaluation.temperature,
                 seed=seed,
                 in_flight=config.evaluation.batch_size,
-                finished=lambda rollout: progress.advance(task),
+                finished=lambda episode: progress.advance(task),
             )
         )
     engine.close()
     scored = [
-        (episode, score(episode, episode.question, config.reward) if config.reward else None)
-        for episode in (rollout.episode for rollout in rollouts)
+        (episode, score(episode, episode.question, config.reward) if config.reward else None) for episode in episodes
     ]
     provenance = _provenance(model, index, questions, config)
     write_episodes(out, scored, arm=arm, seed=seed, provenance=provenance)
@@ -79,7 +79,7 @@ def evaluate(
 @app.command()
 def ask(
     question: Annotated[str, typer.Argument(help="The question.")],
-    policy: Annotated[Path, typer.Option(help="Folder of a run (with done.json), or of a model.")],
+    policy: Annotated[str, typer.Option(help="Folder of a run or of a model, or MODEL[@REVISION] of the hub.")],
     index: Annotated[Path, typer.Option(help="Index folder.")],
     temperature: Annotated[float, typer.Option(min=0, help="0: greedy.")] = 0.0,
     seed: Annotated[int, typer.Option(help="Seed of the sampling.")] = 0,
@@ -89,17 +89,18 @@ def ask(
     import asyncio
 
     from parallelsearch.agent.engine import Sampling
-    from parallelsearch.agent.episode import run_episode
     from parallelsearch.agent.hf_engine import HFEngine
     from parallelsearch.retrieval.retriever import LocalRetriever
+    from parallelsearch.strategies.strategy import answer
+    from parallelsearch.training.policy import local_policy
 
     agent = from_json(AgentConfig, settings, "ask --settings")
-    engine, retriever = HFEngine.open(_model_folder(policy)), LocalRetriever.open(index)
+    engine, retriever = HFEngine.open(Path(local_policy(policy))), LocalRetriever.open(index)
     asked = Question("by-hand", "by-hand", "by-hand", question, (), "by-hand", Structure.OTHER)
     sampling = Sampling(temperature, seed=seed if temperature > 0 else None)
-    rollout = asyncio.run(run_episode(asked, engine, retriever, agent, sampling, on_turn=_print_turn))
+    episode = asyncio.run(answer(asked, engine, retriever, agent, sampling, on_turn=_print_turn))
     engine.close()
-    typer.echo(_outcome(rollout.episode))
+    typer.echo(_outcome(episode))
 
 
 def _print_turn(turn: Turn) -> None:
@@ -120,12 +121,6 @@ def _outcome(episode: Episode) -> str:
         f"Answer: {found}{error}\n{episode.llm_calls} LLM calls, {episode.searches} searches,"
         f" {'decomposed' if episode.decomposed else 'not decomposed'}, {episode.seconds:.2f} s"
     )
-
-
-def _model_folder(policy: Path) -> Path:
-    from parallelsearch.training.run_folder import policy_folder
-
-    return policy if (policy / "config.json").exists() else policy_folder(policy)
 
 
 def _provenance(model: Path, index: Path, questions: Path, config: EvaluateSettings) -> Any:

@@ -1,0 +1,147 @@
+"""Every prompted strategy against replies written by hand: what it searches, what it shows, what it counts."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from scripted import FailingRetriever, ScriptedEngine
+
+from parallelsearch.agent.engine import Sampling
+from parallelsearch.config import AgentConfig
+from parallelsearch.records import Action, Episode, Question, StopReason, Structure
+from parallelsearch.strategies.reading import concluded_answer, short_answer
+from parallelsearch.strategies.strategy import PROMPTED, answer
+
+QUESTION = Question(
+    "q1", "hotpotqa", "dev", "Which is older, Oslo or Bergen?", ("Oslo",), "comparison", Structure.PARALLEL
+)
+AGENT = AgentConfig(
+    top_k=2, max_search_turns=3, max_generation_tokens=400, max_sub_query_result_tokens=400, max_prompt_tokens=4000
+)
+CONCLUDES = "Oslo was founded in 1040 and Bergen in 1070.\nSo the answer is: Oslo."
+
+
+def run(strategy: str, engine: ScriptedEngine, retriever, **changes) -> Episode:
+    agent = AGENT.model_copy(update={"strategy": strategy, **changes})
+    return asyncio.run(answer(QUESTION, engine, retriever, agent, Sampling()))
+
+
+def prompts(engine: ScriptedEngine) -> list[str]:
+    return [engine.tokenizer.decode(ids) for ids in engine.inputs]
+
+
+@pytest.mark.parametrize(
+    ("strategy", "replies", "queries", "calls"),
+    [
+        ("direct", ["Oslo\n"], [], 1),
+        ("chain_of_thought", [CONCLUDES], [], 1),
+        ("rag", ["Answer: Oslo"], [[QUESTION.text]], 1),
+        ("ircot", [CONCLUDES], [[QUESTION.text]], 1),
+        (
+            "ircot",
+            ["Bergen was founded in 1070. Then I compare.", "Oslo is older, so the answer is Oslo."],
+            [[QUESTION.text], ["Bergen was founded in 1070."]],
+            2,
+        ),
+        (
+            "iter_retgen",
+            ["Oslo lies in Norway.", "Bergen too.", CONCLUDES],
+            [[QUESTION.text], [f"Oslo lies in Norway. {QUESTION.text}"], [f"Bergen too. {QUESTION.text}"]],
+            3,
+        ),
+    ],
+)
+def test_calls_and_searches_are_those_counted_by_hand(strategy, replies, queries, calls, byte_tokenizer, retriever):
+    engine = ScriptedEngine(byte_tokenizer, replies)
+    episode = run(strategy, engine, retriever)
+    assert (episode.answer, episode.stop_reason, episode.well_formed) == ("Oslo", StopReason.ANSWERED, True)
+    assert retriever.calls == queries
+    assert (episode.llm_calls, episode.searches, episode.decomposed) == (calls, len(queries), False)
+    assert (episode.turns[-1].action, episode.turns[-1].answer) == (Action.ANSWER, "Oslo")
+    assert sum(turn.model_tokens for turn in episode.turns) == sum(
+        len(byte_tokenizer.encode(reply)) for reply in replies
+    )
+    assert episode.prompt_tokens == len(engine.inputs[0])
+
+
+def test_what_was_found_stands_in_the_prompt_that_follows(byte_tokenizer, retriever):
+    engine = ScriptedEngine(byte_tokenizer, ["Oslo"])
+    episode = run("rag", engine, retriever)
+    search = episode.turns[0]
+    assert (search.text, search.action, search.generated) == ("", Action.SEARCH, False)
+    assert [hit.passage.title for hit in search.sub_queries[0].hits] == ["Oslo", "Bergen"]
+    assert search.sub_queries[0].shown == 2
+    assert search.observation in prompts(engine)[0]
+    assert f"Question: {QUESTION.text}" in prompts(engine)[0]
+
+
+def test_ircot_adds_passages_and_iter_retgen_replaces_them(byte_tokenizer, retriever):
+    engine = ScriptedEngine(byte_tokenizer, ["Lima is the capital of Peru.", CONCLUDES])
+    run("ircot", engine, retriever, top_k=1)
+    assert "Doc 1(Title: Oslo)" in prompts(engine)[1] and "Doc 2(Title: Lima)" in prompts(engine)[1]
+    assert "Reasoning so far: Lima is the capital of Peru." in prompts(engine)[1]
+    engine = ScriptedEngine(byte_tokenizer, ["Lima capital of Peru founded by Francisco Pizarro", CONCLUDES])
+    run("iter_retgen", engine, retriever, top_k=1, max_search_turns=2)
+    assert "(Title: Oslo)" not in prompts(engine)[1] and "Doc 1(Title: Lima)" in prompts(engine)[1]
+
+
+def test_ircot_ends_without_an_answer_at_its_last_search(byte_tokenizer, retriever):
+    episode = run("ircot", ScriptedEngine(byte_tokenizer, ["One.", "Two.", "Three."]), retriever)
+    assert (episode.answer, episode.stop_reason, episode.well_formed) == (None, StopReason.INVALID_ACTION, False)
+    assert (episode.llm_calls, episode.searches) == (3, 3)
+
+
+@pytest.mark.parametrize("strategy", sorted(PROMPTED))
+def test_a_reply_without_an_answer_is_an_invalid_action(strategy, byte_tokenizer, retriever):
+    episode = run(strategy, ScriptedEngine(byte_tokenizer, [" \n"] * 3), retriever)
+    assert (episode.answer, episode.stop_reason) == (None, StopReason.INVALID_ACTION)
+    assert episode.llm_calls == (3 if strategy == "iter_retgen" else 1)
+
+
+@pytest.mark.parametrize("strategy", sorted(PROMPTED))
+def test_failures_end_the_episode_and_never_reach_the_model(strategy, byte_tokenizer, retriever):
+    engine = ScriptedEngine(byte_tokenizer, ["x"], fails_at=0)
+    episode = run(strategy, engine, retriever)
+    assert episode.stop_reason is StopReason.ENGINE_ERROR and "out of order" in episode.error
+    if strategy not in ("direct", "chain_of_thought"):
+        engine = ScriptedEngine(byte_tokenizer, ["x"])
+        episode = run(strategy, engine, FailingRetriever(retriever, 0))
+        assert episode.stop_reason is StopReason.RETRIEVER_ERROR and "timed out" in episode.error
+        assert (episode.llm_calls, episode.searches, engine.inputs) == (0, 0, [])
+
+
+def test_a_prompt_beyond_the_limit_is_named_with_its_size(byte_tokenizer, retriever):
+    episode = run("rag", ScriptedEngine(byte_tokenizer, ["Oslo"]), retriever, max_prompt_tokens=50)
+    assert episode.stop_reason is StopReason.TOKEN_LIMIT and episode.searches == 1
+    assert "prompt 1 of question q1 has" in episode.error and "agent.max_prompt_tokens = 50" in episode.error
+
+
+def test_search_is_the_agents_own_loop(byte_tokenizer, retriever):
+    engine = ScriptedEngine(
+        byte_tokenizer,
+        [
+            "<think>two</think><search>founded Oslo ## founded Bergen</search>",
+            "<think>1040</think><answer>Oslo</answer>",
+        ],
+    )
+    episode = run("search", engine, retriever, prompt="examples", max_response_tokens=4000)
+    assert (episode.answer, episode.decomposed, episode.llm_calls, episode.searches) == ("Oslo", True, 2, 1)
+    assert prompts(engine)[0].count("Question: ") == 3
+
+
+@pytest.mark.parametrize(
+    ("reply", "short", "concluded"),
+    [
+        ("Oslo", "Oslo", None),
+        ("\n Answer: Oslo \nbecause", "Oslo", None),
+        ("Final answer: 1,040 m", "1,040 m", None),
+        ("So the answer is: Oslo.", "So the answer is: Oslo.", "Oslo"),
+        ("the answer is Oslo\nNo, the Answer is Bergen.", "the answer is Oslo", "Bergen"),
+        ("the answer is", "the answer is", None),
+        ("", None, None),
+        ("  \n ", None, None),
+    ],
+)
+def test_reading_an_answer(reply, short, concluded):
+    assert (short_answer(reply), concluded_answer(reply)) == (short, concluded)
