@@ -33,7 +33,9 @@ def plan(overlay: dict[str, Any] | None = None, study: str | None = None) -> Stu
         ({"trainin": {"steps": 5}}, ["'trainin'", "{'steps': 5}", "training, evaluation"]),
         ({"training": {"stepz": 5}}, ["'training.stepz'", "5", "steps, batch_size"]),
         ({"training": {"steps": "many"}}, ["'training.steps'", "'many'", "integer"]),
-        ({"training": {"steps": 0}}, ["'training.steps' is 0", "greater than or equal to 1"]),
+        ({"training": {"steps": -1}}, ["'training.steps' is -1", "greater than or equal to 0"]),
+        ({"agent": {"strategy": "rag"}}, ["arm search-r1", "agent.strategy is 'rag'", "set training.steps to 0"]),
+        ({"agent": {"strategy": "self-ask"}}, ["'agent.strategy' is 'self-ask'", "'ircot'"]),
         ({"training": {"algorithm": "dpo"}}, ["'training.algorithm' is 'dpo'", "'ppo'", "'grpo'"]),
         ({"training": {"sets": ["geoworld"]}}, ["training.sets", "'geoworld'", "DATASET.SPLIT"]),
         ({"arms": ["search-r1", "paralelsearch"]}, ["'paralelsearch'", "parallelsearch", "no-search-count-reward"]),
@@ -46,7 +48,8 @@ def plan(overlay: dict[str, Any] | None = None, study: str | None = None) -> Stu
         ({"corpora": {"geoworld": {"source": "wiki18"}}}, ["corpora.geoworld.file is missing"]),
         ({"embed": {"encoder": "bert"}}, ["embed.encoder is 'bert'", "e5-base-v2, multilingual-e5-small"]),
         ({"seeds": "zero"}, ["'seeds' is 'zero'", "list"]),
-        ({"policy": {"source": "hub"}}, ["policy.model is not set"]),
+        ({"policy": {"source": "hub"}}, ["policy.source is 'hub', but policy.model is not set"]),
+        ({"policy": {"source": "package", "model": "gpt2"}}, ["policy.model is 'gpt2'", "smollm2-135m-instruct"]),
     ],
 )
 def test_a_wrong_setting_is_named_with_its_value_and_what_is_allowed(overlay: dict[str, Any], named: list[str]) -> None:
@@ -120,3 +123,28 @@ def test_a_data_sets_table_is_made_from_its_own_episodes_and_the_others_from_eve
     assert len(hotpotqa) == 9 and {path.parent.name for path in hotpotqa} == {"hotpotqa.dev"}
     assert len(paper.table_inputs("ablation_grid")) == 9 * 8 + 9
     assert plan().tables[0] == "geoworld_by_structure"
+
+
+def test_an_arm_without_training_steps_is_answered_by_the_initial_policy() -> None:
+    study = plan({"arms": ["search-r1", "rag"]})
+    assert study.trained_arms == ["search-r1"]
+    assert study.policy("rag", 3) == study.policy("warm-start", 3) == "results/warm_start/seed3"
+    assert study.policy_marker("rag", 3) == [Path("results/warm_start/seed3/done.json")]
+    assert study.policy("search-r1", 3) == "results/train/search-r1/seed3"
+    assert study.trained() == [Path("results/train/search-r1/seed0/done.json")]
+
+
+def test_the_study_of_a_packaged_model_trains_nothing_and_has_no_table_of_training() -> None:
+    study = plan(
+        {
+            "policy": {"source": "package", "model": "smollm2-135m-instruct"},
+            "arms": ["direct", "rag"],
+            "baseline": "rag",
+            "evaluation": {"sets": ["geoworld.test"]},
+        }
+    )
+    assert study.question_sets == ["geoworld.test"] and study.trained() == []
+    assert study.evaluated == ["direct", "rag"]
+    assert study.policy_marker("rag", 0) == [Path("results/policies/smollm2-135m-instruct/manifest.json")]
+    assert "training_summary" not in study.tables
+    assert "by_structure" in study.figures and not {"training_curves", "ablation_grid"} & set(study.figures)

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from parallelsearch.config import WARM_START, ArmConfig, RemoteFile, Section, StudyConfig
-from parallelsearch.config_files import CONFIG_DIR, load_arm, validate_study
+from parallelsearch.config_files import CONFIG_DIR, declaration_file, load_arm, validate_study
 from parallelsearch.errors import ConfigError
 from parallelsearch.paths import Results
 
@@ -40,11 +40,11 @@ class StudyPlan:
         self.study = study
         self.config_dir = Path(config_dir)
         self.results = Results(study.results)
-        self._refuse_unknown_encoder()
+        declaration_file("encoders", study.embed.encoder, "configuration: embed.encoder", self.config_dir)
         for question_set in self.question_sets:
             self.raw_questions(question_set)
             self.raw_corpus(self.corpus_of(question_set))
-        for name in self.study.arms:
+        for name in self.trained_arms:
             self.training_corpus(name)
         self.initial_policy(0)
 
@@ -60,6 +60,11 @@ class StudyPlan:
         return load_arm(self.study, name, self.config_dir)
 
     @property
+    def trained_arms(self) -> list[str]:
+        """The arms of the study that are trained; the others are answered by the initial policy."""
+        return [name for name in self.study.arms if self.arm(name).training.steps]
+
+    @property
     def arm_targets(self) -> dict[str, str]:
         """Name of the workflow's target for each arm of the study: search-r1 -> arm_search_r1."""
         return {"arm_" + re.sub(r"\W", "_", name): name for name in self.study.arms}
@@ -72,7 +77,7 @@ class StudyPlan:
     @property
     def question_sets(self) -> list[str]:
         """DATASET.SPLIT of every question set that the study trains on or evaluates, without repetition."""
-        training = [self.study.training, *(self.arm(name).training for name in self.study.arms)]
+        training = [*(self.arm(name).training for name in self.trained_arms)]
         return list(dict.fromkeys([*(entry for part in training for entry in part.sets), *self.study.evaluation.sets]))
 
     def training_sets(self, name: str) -> list[str]:
@@ -95,14 +100,6 @@ class StudyPlan:
                 " one corpus; keep the sets of one of them."
             )
         return corpora[0]
-
-    def _refuse_unknown_encoder(self) -> None:
-        known = sorted(path.stem for path in (self.config_dir / "encoders").glob("*.yaml"))
-        if self.study.embed.encoder not in known:
-            raise ConfigError(
-                f"configuration: embed.encoder is '{self.study.embed.encoder}', which has no declaration in"
-                f" {self.config_dir / 'encoders'}; known encoders: {', '.join(known)}."
-            )
 
     # Files ------------------------------------------------------------------------------------------------------
 
@@ -164,16 +161,20 @@ class StudyPlan:
 
     def trained(self) -> list[Path]:
         """The final marker of every training job."""
-        return [self.results.train(arm, seed) / "done.json" for arm in self.study.arms for seed in self.study.seeds]
+        return [self.results.train(arm, seed) / "done.json" for arm in self.trained_arms for seed in self.study.seeds]
 
     @property
     def tables(self) -> list[str]:
-        """Names of the study's tables: four for every evaluated data set, two for the arms."""
+        """Names of the study's tables: four for every evaluated data set, two for the trained arms."""
         datasets = dict.fromkeys(split_of(question_set)[0] for question_set in self.study.evaluation.sets)
         by_dataset = [f"{dataset}{suffix}" for dataset in datasets for suffix in DATASET_TABLES]
-        return [*by_dataset, "ablation_grid", "training_summary"]
+        return [*by_dataset, *(("ablation_grid", "training_summary") if self.trained_arms else ())]
 
-    figures = ("training_curves", "by_structure", "ablation_grid")
+    @property
+    def figures(self) -> list[str]:
+        """Names of the study's figures; two of them are of trained arms."""
+        of_episodes = ["by_structure", "turn_distribution", "response_length", "pareto", "critical_path", "confusion"]
+        return [*of_episodes, *(("training_curves", "ablation_grid") if self.trained_arms else ())]
 
     def table_inputs(self, table: str) -> list[Path]:
         """What a table is made from: a data set's from the episodes of that data set, the others from everything."""
@@ -183,27 +184,37 @@ class StudyPlan:
         dataset = table.removesuffix(suffix)
         return [path for path in self.episodes() if split_of(path.parent.name)[0] == dataset]
 
-    def policy_folder(self, name: str, seed: int | str) -> Path:
-        """Folder of the policy that is evaluated under `name`."""
-        return self.results.warm_start(seed) if name == WARM_START else self.results.train(name, seed)
+    def policy(self, name: str, seed: int | str) -> str:
+        """The policy that is evaluated under `name`: a folder, or a published model's name."""
+        if name == WARM_START or not self.arm(name).training.steps:
+            return self.initial_policy(seed)
+        return str(self.results.train(name, seed))
 
-    def policy_marker(self, name: str, seed: int | str) -> Path:
-        """The file that exists when that policy is complete; an unknown arm is a ConfigError."""
-        if name != WARM_START:
-            self.arm(name)
-        return self.policy_folder(name, seed) / "done.json"
+    def policy_marker(self, name: str, seed: int | str) -> list[Path]:
+        """The file that exists when that policy is complete; none for a published model. ConfigError: unknown arm."""
+        if name == WARM_START or not self.arm(name).training.steps:
+            return self.initial_marker(seed)
+        return [self.results.train(name, seed) / "done.json"]
 
     def initial_marker(self, seed: int | str) -> list[Path]:
-        """What training waits for: the warm start, or nothing for a published model."""
-        return [self.policy_marker(WARM_START, seed)] if self.study.policy.source == "scratch" else []
+        """What training waits for: the warm start, a packaged model, or nothing for a model of the hub."""
+        policy = self.study.policy
+        if policy.source == "scratch":
+            return [self.results.warm_start(seed) / "done.json"]
+        return [self.results.policy(str(policy.model)) / "manifest.json"] if policy.source == "package" else []
 
     def initial_policy(self, seed: int | str) -> str:
-        """What training starts from: the warm-started policy, or a published model."""
+        """What training starts from: the warm-started policy, a packaged model, or one of the hub."""
         policy = self.study.policy
         if policy.source == "scratch":
             return str(self.results.warm_start(seed))
         if not policy.model:
-            raise ConfigError("configuration: policy.source is 'hub', but policy.model is not set; name a model.")
+            raise ConfigError(
+                f"configuration: policy.source is '{policy.source}', but policy.model is not set; name a model."
+            )
+        if policy.source == "package":
+            declaration_file("policies", policy.model, "configuration: policy.model", self.config_dir)
+            return str(self.results.policy(policy.model))
         return f"{policy.model}@{policy.revision}" if policy.revision else policy.model
 
     # Settings: the slice that each kind of job reads --------------------------------------------------------------

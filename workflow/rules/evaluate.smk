@@ -1,6 +1,6 @@
 """Every arm (and the warm-started policy) answers every question set.
 
-INPUTS   done.json of the policy, the questions, the index of their corpus
+INPUTS   done.json (of a packaged model: manifest.json) of the policy, the questions, the index of their corpus
 OUTPUTS  {results}/eval/{{arm}}/seed{{seed}}/{{dataset}}.{{split}}/episodes.parquet   one row an episode
 """
 
@@ -24,7 +24,7 @@ rule evaluate:
         runtime=480,
         gpu=1 if PLAN.study.evaluation.device == "cuda" else 0,
     params:
-        policy=lambda wildcards: PLAN.policy_folder(wildcards.arm, wildcards.seed),
+        policy=lambda wildcards: PLAN.policy(wildcards.arm, wildcards.seed),
         index=lambda wildcards: PLAN.index(PLAN.corpus_of(f"{wildcards.dataset}.{wildcards.split}")),
         settings=lambda wildcards: PLAN.evaluate_settings(wildcards.arm),
     message:

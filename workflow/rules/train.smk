@@ -1,12 +1,36 @@
-"""Policies: the warm start of each seed, then one veRL job for each reward arm and seed.
+"""Policies: the warm start of each seed, then one veRL job for each reward arm and seed; or a packaged model.
 
-INPUTS   the facts of GeoWorld's training split (warm start); training questions, the index of their corpus (train)
-OUTPUTS  {results}/warm_start/seed{{seed}}/done.json      (beside it: policy/, metrics.jsonl, config.yaml)
+INPUTS   config/policies/NAME.yaml (export_policy); the facts of GeoWorld's training split (warm start);
+         training questions, the index of their corpus (train)
+OUTPUTS  {results}/policies/{{policy}}/                           a packaged model in Hugging Face layout
+         {results}/warm_start/seed{{seed}}/done.json      (beside it: policy/, metrics.jsonl, config.yaml)
          {results}/train/{{arm}}/seed{{seed}}/done.json   (beside it: policy/, metrics.jsonl, config.yaml, checkpoints/)
 NOTE     Only the final marker is an output. Snakemake deletes the outputs of a job that failed or was killed, and
          checkpoints must outlive that: the next run goes on from the last one.
          An arm's settings are its own: another lambda_d of one arm changes the params of that arm's job alone.
 """
+
+
+rule export_policy:
+    input:
+        "config/policies/{policy}.yaml",
+    output:
+        ensure(R.policy("{policy}") / "manifest.json", non_empty=True),
+    log:
+        R.log("export_policy", "{policy}"),
+    benchmark:
+        R.benchmark("export_policy", "{policy}")
+    conda:
+        CPU_ENV
+    resources:
+        mem_mb=4000,
+        runtime=60,
+    params:
+        folder=str(R.policy("{policy}")),
+    message:
+        "Preparing the language model {wildcards.policy}"
+    shell:
+        "parallelsearch policy export {wildcards.policy:q} {params.folder:q} > {log:q} 2>&1"
 
 
 rule warm_start:
