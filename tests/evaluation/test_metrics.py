@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from pathlib import Path
 
 import pandas as pd
@@ -11,7 +12,7 @@ from by_hand import ANSWER, PARALLEL, SINGLE, episode, write
 
 from parallelsearch.errors import DataError
 from parallelsearch.evaluation.metrics import arm_order, in_order, load, over_seeds, summarise
-from parallelsearch.records import StopReason
+from parallelsearch.records import StopReason, Structure
 
 
 def test_figures_of_a_group_by_hand(files: list[Path]) -> None:
@@ -40,6 +41,34 @@ def test_a_late_decomposition_an_unsearched_answer_and_a_wordy_one(tmp_path: Pat
     assert (row["decomposition_ratio"], row["first_search_decomposition_ratio"]) == (0.5, 0)
     assert (row["em"], row["substring_em"], row["answered_without_search"]) == (0.5, 1, 0.5)
     assert row["sub_queries_per_search"] == 1.5
+
+
+def test_over_and_under_decomposition_by_hand(tmp_path: Path) -> None:
+    entries = [
+        episode("1", (PARALLEL, ANSWER), "z", Structure.SEQUENTIAL),  # split what cannot be split, and too few searches
+        episode("2", (SINGLE, SINGLE, ANSWER), "z", Structure.SEQUENTIAL),
+        episode("3", (SINGLE, SINGLE, ANSWER), "z", Structure.PARALLEL),
+        episode("4", (PARALLEL, ANSWER), "z", Structure.PARALLEL),
+        episode("5", (SINGLE, ANSWER), "z", Structure.SINGLE),
+    ]
+    table = summarise(load([write(tmp_path, "a", 0, entries)])).set_index("structure")
+    assert (table.loc["sequential", "over_decomposition"], table.loc["sequential", "under_decomposition"]) == (0.5, 0.5)
+    assert table.loc["parallel", "under_decomposition"] == 0.5 and math.isnan(
+        table.loc["parallel", "over_decomposition"]
+    )
+    assert table.loc["single", "over_decomposition"] == 0 and math.isnan(table.loc["single", "under_decomposition"])
+
+
+def test_the_critical_path_pays_for_a_search_turn_once(tmp_path: Path) -> None:
+    """4 s of generation for 8 tokens: 0.5 s each. 1.5 s of search for 3 sub-queries: 0.5 s each."""
+    search = replace(PARALLEL, model_tokens=3, generate_seconds=1.0, search_seconds=1.2)
+    answer = replace(ANSWER, model_tokens=1, generate_seconds=1.0)
+    alone = replace(SINGLE, model_tokens=3, generate_seconds=1.0, search_seconds=0.3)
+    failed = episode("3", (search,), None, stop=StopReason.RETRIEVER_ERROR)  # sets no price
+    path = write(tmp_path, "a", 0, [episode("1", (search, answer), "z"), episode("2", (alone, answer), "z"), failed])
+    rows = load([path]).set_index("qid")
+    assert list(rows["critical_path_seconds"]) == pytest.approx([4 * 0.5 + 0.5, 4 * 0.5 + 0.5, 3 * 0.5 + 0.5])
+    assert list(rows["one_by_one_seconds"]) == pytest.approx([4 * 0.5 + 1.0, 4 * 0.5 + 0.5, 3 * 0.5 + 1.0])
 
 
 def test_a_group_of_failures_only_has_no_figures(tmp_path: Path) -> None:

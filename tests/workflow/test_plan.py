@@ -118,7 +118,7 @@ def test_deleted_figures_are_drawn_again_and_nothing_is_retrained(finished: Chec
         figure.unlink()
     plan = finished.plan("figures")
     finished.finish("figures")
-    assert plan.counts == {"figure": 3, "figures": 1}
+    assert plan.counts == {"figure": 8, "figures": 1}
 
 
 def test_changed_drawing_code_redraws_and_retrains_nothing(finished: Checkout) -> None:

@@ -13,7 +13,7 @@ DRAWING = [
     *sorted(Path("src/parallelsearch/report").glob("*.*")),
     *(
         Path(f"src/parallelsearch/evaluation/{name}.py")
-        for name in ("metrics", "intervals", "comparisons", "paired_tests")
+        for name in ("metrics", "critical_path", "intervals", "comparisons", "paired_tests")
     ),
 ]
 PUBLISHED = "config/published/parallelsearch.yaml"

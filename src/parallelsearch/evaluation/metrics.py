@@ -3,6 +3,8 @@
 Infrastructure failures (the retriever or the engine did not answer) are counted in `failures` and enter no mean.
 Definitions: EM, F1 and substring EM as in answers.py; the decomposition ratio is the share of episodes with a search
 turn of two or more different sub-queries, anywhere in the episode or, for the first-search ratio, in its first search;
+over-decomposition is that share on questions that allow no parallel search (sequential, single); under-decomposition is
+the share of episodes without one where it is possible, and of sequential questions searched fewer than twice;
 `turns` are generations of the model, as in the paper's #Turns (section 5.3, Table 3).
 """
 
@@ -17,13 +19,14 @@ import pandas as pd
 from parallelsearch.config import WARM_START
 from parallelsearch.errors import DataError
 from parallelsearch.evaluation import intervals
+from parallelsearch.evaluation.critical_path import add_critical_path
 from parallelsearch.evaluation.episodes import read_rows
 from parallelsearch.records import StopReason, Structure
 
 COLUMNS = (
-    "arm", "seed", "dataset", "split", "qid", "structure", "stop_reason", "well_formed", "em", "f1", "substring_em",
-    "decomposed", "decomposed_first", "llm_calls", "searches", "sub_queries", "model_tokens", "observation_tokens",
-    "seconds", "generate_seconds", "search_seconds", "gold_recall", "reward_total",
+    "arm", "seed", "dataset", "split", "qid", "type", "structure", "stop_reason", "well_formed", "em", "f1",
+    "substring_em", "decomposed", "decomposed_first", "llm_calls", "searches", "sub_queries", "model_tokens",
+    "observation_tokens", "seconds", "generate_seconds", "search_seconds", "gold_recall", "reward_total",
 )  # fmt: skip
 STRUCTURES = tuple(structure.value for structure in Structure)
 BY = ("arm", "seed", "structure")
@@ -34,6 +37,8 @@ _PROPORTIONS = {
     "substring_em": "substring_em",
     "decomposition_ratio": "decomposed",
     "first_search_decomposition_ratio": "decomposed_first",
+    "over_decomposition": "over_decomposed",
+    "under_decomposition": "under_decomposed",
     "answered_without_search": "answered_without_search",
     "well_formed": "well_formed",
     "answered": "answered",
@@ -47,6 +52,8 @@ _MEANS = {
     "seconds": "seconds",
     "generate_seconds": "generate_seconds",
     "search_seconds": "search_seconds",
+    "critical_path_seconds": "critical_path_seconds",
+    "one_by_one_seconds": "one_by_one_seconds",
     "model_tokens": "model_tokens",
     "observation_tokens": "observation_tokens",
     "gold_recall": "gold_recall",
@@ -79,7 +86,18 @@ def load(paths: Iterable[Path]) -> pd.DataFrame:
     episodes["answered_without_search"] = episodes["answered"] & (episodes["searches"] == 0)
     failures = [reason.value for reason in StopReason if reason.is_infrastructure_failure]
     episodes["failed"] = episodes["stop_reason"].isin(failures)
-    return episodes
+    _add_misjudged(episodes)
+    return add_critical_path(episodes)
+
+
+def _add_misjudged(episodes: pd.DataFrame) -> None:
+    """over_decomposed and under_decomposed, null where the structure of the question does not say what is right."""
+    structure, decomposed = episodes["structure"], episodes["decomposed"].astype(float)
+    one_way = structure.isin([Structure.SEQUENTIAL, Structure.SINGLE])
+    episodes["over_decomposed"] = decomposed.where(one_way)
+    together = structure.isin([Structure.PARALLEL, Structure.MIXED])
+    too_few = (episodes["searches"] < 2).astype(float).where(structure == Structure.SEQUENTIAL)
+    episodes["under_decomposed"] = (1 - decomposed).where(together, too_few)
 
 
 def summarise(

@@ -34,7 +34,7 @@ def tables(
 
 @app.command()
 def figures(
-    name: str = typer.Argument(help="training_curves, by_structure or ablation_grid."),
+    name: str = typer.Argument(help="by_structure, training_curves, ...; an unknown name lists all."),
     out_stem: Path = typer.Argument(help="Output without extension; .pdf, .png and .csv (its data) are written."),
     inputs: list[Path] = typer.Argument(help=_INPUTS),
     settings: str = typer.Option("{}", help=_SETTINGS),

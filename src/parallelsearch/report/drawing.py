@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pandas as pd
 
 from parallelsearch.files import replacing
@@ -97,3 +98,43 @@ def styles(arms: list[str]) -> dict[str, dict[str, str]]:
         }
         for index, arm in enumerate(arms)
     }
+
+
+def grouped_bars(
+    axis: Any, data: pd.DataFrame, groups: list[str], arms: list[str], look: dict[str, Any]
+) -> dict[tuple[str, str], float]:
+    """A bar for each row of `data` (arm, structure, value; optional low and high): arms side by side in each group.
+
+    Returns the middle of each bar on the axis by (arm, group).
+    """
+    width = 0.84 / len(arms)
+    places = {
+        (arm, group): number + (place - (len(arms) - 1) / 2) * width
+        for number, group in enumerate(groups)
+        for place, arm in enumerate(arms)
+    }
+    for arm in arms:
+        rows = data[data["arm"] == arm]
+        spread = [rows["value"] - rows["low"], rows["high"] - rows["value"]] if "low" in rows else None
+        axis.bar(
+            [places[arm, group] for group in rows["structure"]],
+            rows["value"],
+            width=width,
+            color=look[arm]["color"],
+            hatch=look[arm]["hatch"],
+            edgecolor="white",
+            linewidth=0.4,
+            yerr=None if spread is None else np.nan_to_num(np.array(spread)).clip(min=0),
+            error_kw={"elinewidth": 0.9, "capsize": 2, "ecolor": "#222222"},
+            label=arm,
+        )
+    return places
+
+
+def legend(figure: Any, axes: Any) -> None:
+    """One legend below all panels, each label once."""
+    handles: dict[str, Any] = {}
+    for axis in axes.flat:
+        for handle, label in zip(*axis.get_legend_handles_labels(), strict=True):
+            handles.setdefault(label, handle)
+    figure.legend(handles.values(), handles.keys(), loc="outside lower center", ncols=min(5, len(handles)), fontsize=8)

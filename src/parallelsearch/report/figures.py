@@ -1,4 +1,4 @@
-"""The figures of a study by name: training_curves, by_structure, ablation_grid."""
+"""The table of all figures; those of training and of the main results. Others are in episode_figures.py."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from parallelsearch.config import WARM_START
 from parallelsearch.errors import DataError
-from parallelsearch.evaluation.metrics import STRUCTURES, arm_order
+from parallelsearch.evaluation.metrics import STRUCTURES
 from parallelsearch.records import Structure
-from parallelsearch.report.drawing import Drawing, canvas, styles
+from parallelsearch.report.drawing import Drawing, canvas, grouped_bars, legend, styles
+from parallelsearch.report.episode_figures import confusion, critical_path, pareto, response_length, turn_distribution
 from parallelsearch.report.study import Study
 from parallelsearch.report.tables import only_dataset
 
@@ -48,7 +48,7 @@ def training_curves(study: Study) -> Drawing:
     if not rows:
         raise DataError("no training run with a step was given; name the folders train/*/seed*.")
     data = pd.DataFrame(rows)
-    look = styles(_all_arms(study))
+    look = styles(study.all_arms)
     with canvas(2, 3, width=10, height=5.4) as (figure, axes):
         for axis, (key, title) in zip(axes.flat, CURVES.items(), strict=True):
             shown = data[data["figure"] == key]
@@ -71,7 +71,7 @@ def training_curves(study: Study) -> Drawing:
             if key != "reward_mean" and key != "turns":
                 axis.set_ylim(-0.03, 1.03)
             axis.xaxis.get_major_locator().set_params(integer=True)
-        _legend(figure, axes)
+        legend(figure, axes)
     caption = "Sampled while training; one line a seed. Rewards of arms with different weights are not comparable."
     return Drawing("training_curves", caption, figure, data)
 
@@ -88,22 +88,23 @@ def by_structure(study: Study) -> Drawing:
                 row |= {"low": group[f"{key}_low"].mean(), "high": group[f"{key}_high"].mean()}
                 rows.append(row)
     data = pd.DataFrame(rows)
-    look = styles(_all_arms(study))
+    look = styles(study.all_arms)
     with canvas(len(summaries), len(BARS), width=11, height=3.4 * len(summaries) + 0.3) as (figure, axes):
         for line, (dataset, summary) in zip(axes, summaries.items(), strict=True):
             structures = [name for name in STRUCTURES if name in set(summary["structure"])]
             for axis, (key, title) in zip(line, BARS.items(), strict=True):
                 shown = data[(data["dataset"] == dataset) & (data["figure"] == key)]
-                _bars(axis, shown, structures, study.arms, look)
+                places = grouped_bars(axis, shown, structures, study.arms, look)
                 for position, arm in _seed_dots(summary, study.arms):
                     points = position.set_index("structure")[key]
-                    places = [_place(structures, s, study.arms, arm) for s in points.index]
-                    axis.plot(places, points, ".", color="black", markersize=3)
+                    axis.plot(
+                        [places[arm, structure] for structure in points.index], points, ".", color="black", markersize=3
+                    )
                 axis.set_title(f"{title} ({dataset})" if len(summaries) > 1 else title, fontsize=9)
                 axis.set_xticks(range(len(structures)), structures)
                 axis.grid(axis="x", visible=False)
                 axis.set_ylim(0, None if key == "turns" else 1.05)
-        _legend(figure, axes)
+        legend(figure, axes)
     level = f"{study.settings.evaluation.confidence:.0%}"
     caption = (
         f"{', '.join(summaries)}: whiskers are {level} intervals over questions (Wilson, for turns bootstrap)."
@@ -147,36 +148,12 @@ FIGURES: dict[str, Callable[[Study], Drawing]] = {
     "training_curves": training_curves,
     "by_structure": by_structure,
     "ablation_grid": ablation_grid,
+    "turn_distribution": turn_distribution,
+    "response_length": response_length,
+    "pareto": pareto,
+    "critical_path": critical_path,
+    "confusion": confusion,
 }
-
-
-def _all_arms(study: Study) -> list[str]:
-    """An arm has the same colour in every figure: places are given to all arms of the settings, then to others."""
-    present = {run.arm for run in study.runs} | (set(study.arms) if study.episode_files else set())
-    return arm_order({WARM_START, *study.settings.arms, *present}, study.settings.arms)
-
-
-def _place(structures: list[str], structure: str, arms: list[str], arm: str) -> float:
-    width = 0.84 / len(arms)
-    return structures.index(structure) + (arms.index(arm) - (len(arms) - 1) / 2) * width
-
-
-def _bars(axis: Any, shown: pd.DataFrame, structures: list[str], arms: list[str], look: dict[str, Any]) -> None:
-    for arm in arms:
-        group = shown[shown["arm"] == arm]
-        low, high = group["value"] - group["low"], group["high"] - group["value"]
-        axis.bar(
-            [_place(structures, structure, arms, arm) for structure in group["structure"]],
-            group["value"],
-            width=0.84 / len(arms),
-            color=look[arm]["color"],
-            hatch=look[arm]["hatch"],
-            edgecolor="white",
-            linewidth=0.4,
-            yerr=np.nan_to_num(np.array([low, high])).clip(min=0),
-            error_kw={"elinewidth": 0.9, "capsize": 2, "ecolor": "#222222"},
-            label=arm,
-        )
 
 
 def _seed_dots(summary: pd.DataFrame, arms: list[str]) -> list[tuple[pd.DataFrame, str]]:
@@ -204,11 +181,3 @@ def _heat_map(axis: Any, grid: pd.DataFrame, names: pd.DataFrame, decimals: int,
     axis.set_xlabel("lambda_d")
     axis.set_ylabel("lambda_s")
     axis.grid(visible=False)
-
-
-def _legend(figure: Any, axes: Any) -> None:
-    handles: dict[str, Any] = {}
-    for axis in axes.flat:
-        for handle, label in zip(*axis.get_legend_handles_labels(), strict=True):
-            handles.setdefault(label, handle)
-    figure.legend(handles.values(), handles.keys(), loc="outside lower center", ncols=min(5, len(handles)), fontsize=8)

@@ -10,7 +10,7 @@ from pathlib import Path
 import pandas as pd
 from pydantic import Field
 
-from parallelsearch.config import EvaluationConfig, Section
+from parallelsearch.config import WARM_START, EvaluationConfig, Section
 from parallelsearch.config_files import from_json
 from parallelsearch.errors import DataError
 from parallelsearch.evaluation import comparisons, metrics
@@ -57,6 +57,12 @@ class Study:
     def arms(self) -> list[str]:
         """The arms with episodes, in the order of tables and figures."""
         return metrics.arm_order(self.episodes["arm"], self.settings.arms)
+
+    @property
+    def all_arms(self) -> list[str]:
+        """Every arm that can appear, so that an arm looks the same in every figure: the study's, then others."""
+        present = {run.arm for run in self.runs} | (set(self.arms) if self.episode_files else set())
+        return metrics.arm_order({WARM_START, *self.settings.arms, *present}, self.settings.arms)
 
     @property
     def datasets(self) -> list[str]:
