@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import gzip
 import json
 import random
 import re
@@ -15,6 +17,8 @@ import real_study
 from parallelsearch.evaluation.episodes import Provenance, write_episodes
 from parallelsearch.records import Structure
 from parallelsearch.report import examples
+from parallelsearch.report.episode_data import episode_data
+from parallelsearch.report.figures import FIGURES
 from parallelsearch.report.page import render
 from parallelsearch.report.study import Study, read_study
 
@@ -68,7 +72,7 @@ def test_the_page_needs_no_other_file_and_no_network(page: str) -> None:
 
 def test_the_page_has_tables_figures_and_provenance(page: str) -> None:
     outline = Outline(page)
-    assert outline.count("figure") == 3
+    assert outline.count("figure") == len(FIGURES)
     assert outline.count("table") == 6
     assert all(attributes.get("alt") for tag, attributes in outline.tags if tag == "img")
     assert "470, of which 2 infrastructure failures" in page
@@ -95,7 +99,8 @@ def test_text_of_models_and_corpora_is_escaped(tmp_path: Path, shared_data: Path
     ]
     text = render(read_study(files, "{}"))
     clean = Outline(text)
-    assert clean.count("script") == 1
+    scripts = [attributes for tag, attributes in clean.tags if tag == "script"]
+    assert scripts == [{"type": "text/plain", "id": "episode-data"}, {}]  # data, and the page's own script
     assert all("onerror" not in attributes for _, attributes in clean.tags)
     assert "&lt;script&gt;document.title=" in text
 
@@ -136,9 +141,31 @@ def test_a_study_without_such_a_pair_says_so(tmp_path: Path, shared_data: Path) 
     assert "No parallel question was answered one by one" in render(study)
 
 
-def test_the_sample_shows_the_same_questions_for_every_arm(study: Study) -> None:
-    shown = examples.sample(study, per_structure=3)
-    by_arm = {arm: [e.episode.question.qid for e in shown if e.arm == arm] for arm in study.arms}
-    assert len(by_arm) == 5
-    assert all(qids == by_arm["warm-start"] and len(qids) == 6 for qids in by_arm.values())
-    assert {entry.seed for entry in shown} == {0}
+def unpacked(text: str) -> dict:
+    packed = re.search(r'id="episode-data">([^<]*)<', text)
+    assert packed
+    return json.loads(gzip.decompress(base64.b64decode(packed.group(1))))
+
+
+def test_the_page_holds_every_episode_by_question_and_arm(page: str, study: Study) -> None:
+    content = unpacked(page)
+    assert len(content["episodes"]) == len(study.episodes) == 470
+    found = {(e["arm"], e["seed"], content["questions"][e["question"]]["qid"]): e for e in content["episodes"]}
+    for row in study.episodes.to_dict("records"):
+        shown = found[row["arm"], row["seed"], row["qid"]]
+        assert (shown["calls"], shown["searches"]) == (row["llm_calls"], row["searches"])
+        assert (shown["decomposed"] == "yes") == row["decomposed"]
+        assert shown["verdict"] == ("failed" if row["failed"] else "right" if row["em"] else "wrong")
+    assert [e["question"] for e in content["episodes"]] == sorted(e["question"] for e in content["episodes"])
+
+
+def test_a_study_of_too_many_episodes_shows_every_structure_and_says_what_is_left_out(study: Study) -> None:
+    kept = study.episodes.iloc[40][["dataset", "split", "qid"]]
+    data = episode_data(study, keep=[tuple(kept)], most=60)
+    questions = {key[2:] for key in data.places}
+    assert len(data.places) + data.left_out == len(study.episodes)
+    assert 60 <= len(data.places) <= 70 and tuple(kept) in questions
+    assert {study.episodes.set_index("qid").loc[key[2], "structure"].iloc[0] for key in questions} == {
+        "parallel",
+        "sequential",
+    }

@@ -1,4 +1,4 @@
-"""Which episodes the report shows: one question answered both ways, and a sample that every arm has in common."""
+"""The question that the report shows answered both ways."""
 
 from __future__ import annotations
 
@@ -11,11 +11,9 @@ import pyarrow.parquet as pq
 
 from parallelsearch.config import WARM_START
 from parallelsearch.evaluation.episodes import SCHEMA, episode_of
-from parallelsearch.evaluation.metrics import STRUCTURES
 from parallelsearch.records import Episode, Structure
+from parallelsearch.report.episode_data import Key
 from parallelsearch.report.study import Study
-
-QUESTIONS_PER_STRUCTURE = 8
 
 
 @dataclass(frozen=True)
@@ -26,7 +24,11 @@ class Shown:
     seed: int
     episode: Episode
     em: float | None
-    reward: float | None
+
+    @property
+    def key(self) -> Key:
+        question = self.episode.question
+        return self.arm, self.seed, question.dataset, question.split, question.qid
 
 
 @dataclass(frozen=True)
@@ -63,24 +65,9 @@ def contrast(study: Study) -> Contrast | None:
         second=pairs["arm_at_once"].map(rank),
     )
     best = pairs.sort_values(["wrong", "other", "first", "second", *question], kind="stable").iloc[0]
-    keys = [(best[f"arm_{side}"], best["seed"], best["dataset"], best["qid"]) for side in ("apart", "at_once")]
-    found = {(shown.arm, shown.seed, *_question(shown)): shown for shown in _read(study, {best["qid"]})}
+    found = {shown.key: shown for shown in _read(study, {best["qid"]})}
+    keys = [(best[f"arm_{side}"], *best[["seed", "dataset", "split", "qid"]]) for side in ("apart", "at_once")]
     return Contrast(found[keys[0]], found[keys[1]])
-
-
-def sample(study: Study, per_structure: int = QUESTIONS_PER_STRUCTURE) -> list[Shown]:
-    """The first questions of each structure as every arm answered them with the first seed, ordered by question."""
-    episodes = study.episodes[study.episodes["seed"] == study.episodes["seed"].min()]
-    questions = episodes.drop_duplicates(["dataset", "qid"])
-    chosen: list[str] = []
-    for structure in STRUCTURES:
-        chosen += list(questions.loc[questions["structure"] == structure, "qid"])[:per_structure]
-    shown = [entry for entry in _read(study, set(chosen)) if entry.seed == study.episodes["seed"].min()]
-    return sorted(shown, key=lambda entry: (chosen.index(entry.episode.question.qid), study.arms.index(entry.arm)))
-
-
-def _question(shown: Shown) -> tuple[str, str]:
-    return shown.episode.question.dataset, shown.episode.question.qid
 
 
 def _read(study: Study, qids: set[str]) -> list[Shown]:
@@ -91,4 +78,4 @@ def _read(study: Study, qids: set[str]) -> list[Shown]:
 def _read_file(path: Path, qids: list[str]) -> Iterable[Shown]:
     rows: list[dict[str, Any]] = pq.read_table(path, schema=SCHEMA, filters=[("qid", "in", qids)]).to_pylist()
     for row in rows:
-        yield Shown(row["arm"], row["seed"], episode_of(row), row["em"], row["reward_total"])
+        yield Shown(row["arm"], row["seed"], episode_of(row), row["em"])

@@ -1,6 +1,7 @@
-"""The report: one HTML file with tables, figures (embedded SVG), a question answered both ways, and sample episodes.
+"""The report: one HTML file with tables, figures (embedded SVG), a question answered both ways, and all episodes.
 
-Everything that a model or a corpus wrote is escaped by the template engine. The page needs no network, no other file.
+Everything that a model or a corpus wrote is escaped by the template engine, or lies in the compressed data that the
+page's script turns into text nodes. The page needs no network, no other file.
 """
 
 from __future__ import annotations
@@ -15,12 +16,13 @@ from markupsafe import Markup
 
 from parallelsearch import __version__
 from parallelsearch.errors import DataError
-from parallelsearch.records import Episode
+from parallelsearch.evaluation.metrics import STRUCTURES
 from parallelsearch.report import examples, figures, tables
 from parallelsearch.report.drawing import Drawing, rendered
+from parallelsearch.report.episode_data import episode_data
 from parallelsearch.report.published import PARALLELSEARCH
 from parallelsearch.report.study import Study, describe
-from parallelsearch.report.table import Table, rounded
+from parallelsearch.report.table import Table
 
 TEMPLATE = "page.html"
 
@@ -34,8 +36,9 @@ def render(study: Study, published: Path = PARALLELSEARCH) -> str:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters["rounded"] = rounded
     shown_tables, shown_drawings = _tables(study, published), _drawings(study)
+    contrast = examples.contrast(study)
+    episodes = episode_data(study, keep=[contrast.parallel.key[2:]] if contrast else [])
     return environment.get_template(TEMPLATE).render(
         style=_own_text("page.css"),
         script=_own_text("page.js"),
@@ -44,10 +47,11 @@ def render(study: Study, published: Path = PARALLELSEARCH) -> str:
         summary=_summary(study),
         tables=shown_tables,
         figures=[(drawing, _embedded(drawing)) for drawing in shown_drawings],
-        contrast=examples.contrast(study),
-        sample=examples.sample(study),
+        contrast=contrast,
+        episodes=episodes,
+        place=lambda shown: episodes.places[shown.key],
+        choices=_choices(study),
         provenance=_provenance(study),
-        longest=_longest,
     )
 
 
@@ -94,14 +98,18 @@ def _provenance(study: Study) -> list[tuple[str, str, str]]:
     return rows
 
 
-def _longest(*episodes: Episode) -> float:
-    """Seconds of the longest episode: the full width of the time bars."""
-    return max((turn_seconds(episode) for episode in episodes), default=0.0) or 1.0
-
-
-def turn_seconds(episode: Episode) -> float:
-    """Seconds of generation and search, without what lies between."""
-    return sum(turn.generate_seconds + turn.search_seconds for turn in episode.turns)
+def _choices(study: Study) -> list[tuple[str, str, list[str]]]:
+    """(label, field, values) of every filter; one with a single value is left out."""
+    episodes = study.episodes
+    choices = [
+        ("Arm", "arm", study.arms),
+        ("Data set", "dataset", study.datasets),
+        ("Seed", "seed", [str(seed) for seed in sorted(episodes["seed"].unique())]),
+        ("Structure", "structure", [name for name in STRUCTURES if name in set(episodes["structure"])]),
+        ("Answer", "verdict", ["right", "wrong", "failed"]),
+        ("Decomposed", "decomposed", ["yes", "no"]),
+    ]
+    return [choice for choice in choices if len(choice[2]) > 1] + [("Beside", "beside", study.arms)]
 
 
 def _embedded(drawing: Drawing) -> str:
