@@ -17,7 +17,7 @@ from parallelsearch.config_files import CONFIG_DIR, declaration_file, load_arm, 
 from parallelsearch.errors import ConfigError
 from parallelsearch.paths import Results
 
-DATASET_TABLES = ("_by_structure", "_comparison", "_details", "_over_seeds")
+DATASET_TABLES = ("_by_structure", "_comparison", "_details", "_over_seeds", "_published")
 GEOWORLD_SPLITS = ("train", "dev", "test")
 
 
@@ -165,7 +165,7 @@ class StudyPlan:
 
     @property
     def tables(self) -> list[str]:
-        """Names of the study's tables: four for every evaluated data set, two for the trained arms."""
+        """Names of the study's tables: five for every evaluated data set, two for the trained arms."""
         datasets = dict.fromkeys(split_of(question_set)[0] for question_set in self.study.evaluation.sets)
         by_dataset = [f"{dataset}{suffix}" for dataset in datasets for suffix in DATASET_TABLES]
         return [*by_dataset, *(("ablation_grid", "training_summary") if self.trained_arms else ())]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 from pathlib import Path
 
 import pandas as pd
@@ -15,8 +16,9 @@ from scipy.stats import binomtest
 from parallelsearch.errors import ConfigError, DataError
 from parallelsearch.planning import DATASET_TABLES
 from parallelsearch.report import tables
+from parallelsearch.report.published import PARALLELSEARCH, PUBLISHED_DIR
 from parallelsearch.report.study import Study, read_study
-from parallelsearch.report.table import markdown
+from parallelsearch.report.table import markdown, write_table
 
 SETTINGS = json.dumps({"arms": list(real_study.ARMS), "baseline": "search-r1"})
 
@@ -129,7 +131,7 @@ def test_every_column_of_every_table_is_explained(study: Study) -> None:
     guide = (Path(__file__).parents[2] / "docs" / "reading-the-tables.md").read_text()
     endings = re.findall(r"^\| ((?:`_\w+`(?:, )?)+) \|", guide, re.MULTILINE)
     endings = [ending for cell in endings for ending in re.findall(r"`(_\w+)`", cell)]
-    assert len(endings) == 10
+    assert len(endings) == 12
     unexplained = set()
     for name in [*(f"hotpotqa{suffix}" for suffix in DATASET_TABLES), "ablation_grid", "training_summary"]:
         for column in tables.build(name, study).frame.columns:
@@ -167,3 +169,45 @@ def test_two_splits_of_a_data_set_are_not_mixed(
     pq.write_table(table.set_column(index, table.schema.field(index), [["train"] * len(table)]), other)
     with pytest.raises(DataError, match="of the splits dev, train"):
         tables.build("hotpotqa_by_structure", read_study([*study_files.episodes, other], SETTINGS))
+
+
+def test_published_numbers_stand_beside_ours_with_their_distance(study: Study) -> None:
+    table = tables.build("hotpotqa_published", study)
+    frame = table.frame
+    row = frame[(frame["table"] == 3) & (frame["method"] == "ParallelSearch") & (frame["seed"] == 1)]
+    row = row[(row["model"] == "Qwen2.5-7B-Instruct")].iloc[0]
+    main = tables.build("hotpotqa_by_structure", study).frame.set_index(["arm", "seed", "structure"])
+    ours = main.loc[("parallelsearch", 1, "parallel")]
+    assert (row["arm"], row["n"], row["em"]) == ("parallelsearch", ours["n"], ours["em"])
+    assert row["em_published"] == 0.656
+    assert row["em_distance"] == pytest.approx(ours["em"] - 0.656)
+    assert row["em_within"] == ("yes" if ours["em_low"] <= 0.656 <= ours["em_high"] else "no")
+    assert row["turns_distance"] == pytest.approx(ours["turns"] - 2.08)
+    whole = frame[(frame["table"] == 2) & (frame["method"] == "ParallelSearch") & (frame["seed"] == 0)].iloc[0]
+    parts = main.loc[("parallelsearch", 0)]
+    assert whole["n"] == parts["n"].sum()
+    assert whole["em"] == pytest.approx((parts["em"] * parts["n"]).sum() / parts["n"].sum())
+    alone = frame[frame["method"] == "ZeroSearch"]
+    assert alone["arm"].isna().all() and alone["em"].isna().all() and (alone["em_published"] > 0).all()
+    used = {key for keys in frame["caveats"] for key in keys.split(", ")}
+    for key in used:
+        assert any(f", {key}: " in note for note in table.notes), key
+
+
+def test_a_changed_published_number_changes_that_table_alone(study: Study, tmp_path: Path) -> None:
+    folder = tmp_path / "published"
+    shutil.copytree(PUBLISHED_DIR, folder)
+    file = folder / PARALLELSEARCH
+    file.write_text(file.read_text(encoding="utf-8").replace("HotpotQA: 0.429", "HotpotQA: 0.999"), encoding="utf-8")
+    before, after = (tables.build("hotpotqa_published", study, place).frame for place in (PUBLISHED_DIR, folder))
+    changed = before.compare(after)
+    assert set(changed.columns.get_level_values(0)) <= {"em_published", "em_distance", "em_within"}
+    assert (after.loc[changed.index, "em_published"] == 0.999).all() and len(changed) > 0
+    for name in ("hotpotqa_by_structure", "hotpotqa_comparison", "ablation_grid"):
+        assert tables.build(name, study, PUBLISHED_DIR).frame.equals(tables.build(name, study, folder).frame)
+
+
+def test_a_data_set_without_published_numbers_says_so(study: Study, tmp_path: Path) -> None:
+    table = tables.build("hotpotqa_published", study, tmp_path)
+    assert table.frame.empty and any("No published number of hotpotqa" in note for note in table.notes)
+    assert [path.suffix for path in write_table(table, tmp_path / "t")] == [".csv", ".md", ".tex"]

@@ -47,7 +47,7 @@ def prompts(engine: ScriptedEngine) -> list[str]:
         (
             "iter_retgen",
             ["Oslo lies in Norway.", "Bergen too.", CONCLUDES],
-            [[QUESTION.text], [f"Oslo lies in Norway. {QUESTION.text}"], [f"Bergen too. {QUESTION.text}"]],
+            [[QUESTION.text], [f"{QUESTION.text} Oslo lies in Norway."], [f"{QUESTION.text} Bergen too."]],
             3,
         ),
     ],

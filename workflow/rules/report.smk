@@ -16,7 +16,7 @@ DRAWING = [
         for name in ("metrics", "critical_path", "intervals", "comparisons", "paired_tests")
     ),
 ]
-PUBLISHED = "config/published/parallelsearch.yaml"
+PUBLISHED = sorted(Path("config/published").glob("*.yaml"))
 
 
 wildcard_constraints:
@@ -64,7 +64,7 @@ rule table:
         "Table {wildcards.table}"
     shell:
         "parallelsearch tables {wildcards.table:q} {params.stem:q} {input.results:q} --settings {params.settings:q}"
-        " --published {input.published:q} > {log:q} 2>&1"
+        " --published config/published > {log:q} 2>&1"
 
 
 rule figure:
@@ -116,7 +116,7 @@ rule report_page:
         "Report {output}"
     shell:
         "parallelsearch report {output:q} {input.results:q} --settings {params.settings:q}"
-        " --published {input.published:q} > {log:q} 2>&1"
+        " --published config/published > {log:q} 2>&1"
 
 
 rule track_init:

@@ -19,15 +19,15 @@ def tables(
     out_stem: Path = typer.Argument(help="Output without extension; .csv, .md and .tex are written."),
     inputs: list[Path] = typer.Argument(help=_INPUTS),
     settings: str = typer.Option("{}", help=_SETTINGS),
-    published: Path | None = typer.Option(None, help="Published numbers (default: config/published)."),
+    published: Path | None = typer.Option(None, help="Folder of published numbers (default: config/published)."),
 ) -> None:
     """Write one table."""
-    from parallelsearch.report.published import PARALLELSEARCH
+    from parallelsearch.report.published import PUBLISHED_DIR
     from parallelsearch.report.study import read_study
     from parallelsearch.report.table import write_table
     from parallelsearch.report.tables import build
 
-    table = build(name, read_study(inputs, settings), published or PARALLELSEARCH)
+    table = build(name, read_study(inputs, settings), published or PUBLISHED_DIR)
     for path in write_table(table, out_stem):
         typer.echo(path)
 
@@ -53,13 +53,13 @@ def report(
     out: Path = typer.Argument(help="The HTML file."),
     inputs: list[Path] = typer.Argument(help=_INPUTS),
     settings: str = typer.Option("{}", help=_SETTINGS),
-    published: Path | None = typer.Option(None, help="Published numbers (default: config/published)."),
+    published: Path | None = typer.Option(None, help="Folder of published numbers (default: config/published)."),
 ) -> None:
     """Write the report: one HTML file that needs nothing else."""
     from parallelsearch.files import write_text
     from parallelsearch.report.page import render
-    from parallelsearch.report.published import PARALLELSEARCH
+    from parallelsearch.report.published import PUBLISHED_DIR
     from parallelsearch.report.study import read_study
 
-    write_text(out, render(read_study(inputs, settings), published or PARALLELSEARCH))
+    write_text(out, render(read_study(inputs, settings), published or PUBLISHED_DIR))
     typer.echo(out)

@@ -20,14 +20,14 @@ from parallelsearch.evaluation.metrics import STRUCTURES
 from parallelsearch.report import examples, figures, tables
 from parallelsearch.report.drawing import Drawing, rendered
 from parallelsearch.report.episode_data import episode_data
-from parallelsearch.report.published import PARALLELSEARCH
+from parallelsearch.report.published import PUBLISHED_DIR, read_all_published
 from parallelsearch.report.study import Study, describe
 from parallelsearch.report.table import Table
 
 TEMPLATE = "page.html"
 
 
-def render(study: Study, published: Path = PARALLELSEARCH) -> str:
+def render(study: Study, published: Path = PUBLISHED_DIR) -> str:
     """The whole page as HTML text."""
     environment = jinja2.Environment(
         loader=jinja2.PackageLoader("parallelsearch.report", "."),
@@ -57,6 +57,8 @@ def render(study: Study, published: Path = PARALLELSEARCH) -> str:
 
 def _tables(study: Study, published: Path) -> list[Table]:
     names = [f"{dataset}_{kind}" for dataset in study.datasets for kind in ("by_structure", "comparison")]
+    known = {subset.dataset for numbers in read_all_published(published) for subset in numbers.subsets.values()}
+    names += [f"{dataset}_published" for dataset in study.datasets if dataset in known]
     if study.run_folders:
         names += ["ablation_grid", "training_summary"]
     if study.episodes["seed"].nunique() > 1:

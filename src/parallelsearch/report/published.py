@@ -10,7 +10,8 @@ from parallelsearch.config import Section
 from parallelsearch.config_files import CONFIG_DIR, read_yaml, validated
 from parallelsearch.records import Structure
 
-PARALLELSEARCH = CONFIG_DIR / "published" / "parallelsearch.yaml"
+PUBLISHED_DIR = CONFIG_DIR / "published"
+PARALLELSEARCH = "parallelsearch.yaml"  # the paper whose weights ablation_grid compares
 
 
 class Source(Section):
@@ -27,7 +28,7 @@ class PublishedRow(Section):
     method: str
     model: str
     subset: str
-    structure: Structure
+    structure: Structure | None = None
     lambda_d: float | None = None
     lambda_s: float | None = None
     em: float = Field(ge=0, le=1)
@@ -37,17 +38,51 @@ class PublishedRow(Section):
     caveats: list[str] = Field(default_factory=list)
 
 
+class WideRow(Section):
+    """One row of a published table that has a column for each subset: its EM by subset."""
+
+    table: int
+    method: str
+    model: str
+    caveats: list[str] = Field(default_factory=list)
+    em: dict[str, float] = Field(min_length=1)
+
+
+class Subset(Section):
+    """The questions of ours that a published subset names: a data set, or those of it with one structure."""
+
+    dataset: str
+    structure: Structure | None = None
+
+
 class Published(Section):
-    """All rows of one publication."""
+    """All rows of one publication. `arms` says which arm of ours answers to a published method."""
 
     source: Source
+    arms: dict[str, str] = Field(default_factory=dict)
+    subsets: dict[str, Subset]
     caveats: dict[str, str]
-    rows: list[PublishedRow] = Field(min_length=1)
+    rows: list[PublishedRow] = Field(default_factory=list)
+    wide: list[WideRow] = Field(default_factory=list)
+
+    @property
+    def every_row(self) -> list[PublishedRow]:
+        """`rows`, and a row for each subset of `wide`."""
+        return [
+            *self.rows,
+            *(
+                PublishedRow(**row.model_dump(exclude={"em"}), subset=subset, em=em)
+                for row in self.wide
+                for subset, em in row.em.items()
+            ),
+        ]
 
     @model_validator(mode="after")
     def _is_consistent(self) -> Published:
         seen = set()
-        for number, row in enumerate(self.rows, 1):
+        for number, row in enumerate(self.every_row, 1):
+            if row.subset not in self.subsets:
+                raise ValueError(f"row {number} has the subset '{row.subset}', which is not among subsets.")
             unknown = [caveat for caveat in row.caveats if caveat not in self.caveats]
             if unknown:
                 raise ValueError(f"row {number} has the caveat '{unknown[0]}', which is not among caveats.")
@@ -65,6 +100,11 @@ class Published(Section):
         return None
 
 
-def read_published(path: Path = PARALLELSEARCH) -> Published:
+def read_all_published(folder: Path = PUBLISHED_DIR) -> list[Published]:
+    """Every file of `folder`, by name."""
+    return [read_published(path) for path in sorted(folder.glob("*.yaml"))]
+
+
+def read_published(path: Path = PUBLISHED_DIR / PARALLELSEARCH) -> Published:
     """A file of published numbers; a fault is a ConfigError that names the file and the key."""
     return validated(Published, read_yaml(path), str(path))

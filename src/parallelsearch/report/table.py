@@ -19,7 +19,7 @@ DECIMALS = {
     "turns": 2, "llm_calls": 2, "searches": 2, "sub_queries": 2, "lambda_d": 2, "lambda_s": 2, "lambda_f": 2,
     "seconds": 3, "reward": 3,
 }  # fmt: skip
-_SUFFIXES = ("_low", "_high", "_difference", "_first", "_last", "_sd", "_published")
+_SUFFIXES = ("_low", "_high", "_difference", "_first", "_last", "_sd", "_published", "_distance")
 _LATEX = {
     "\\": r"\textbackslash{}", "&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "_": r"\_", "{": r"\{", "}": r"\}",
     "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "<": r"\textless{}", ">": r"\textgreater{}", "–": "--",

@@ -1,4 +1,4 @@
-"""The tables of a study: DATASET_by_structure, _comparison, _details, _over_seeds; ablation_grid; training_summary."""
+"""The tables of a study: DATASET_by_structure, _comparison, _details, _over_seeds, _published; ablation_grid; ..."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ from parallelsearch.evaluation import metrics
 from parallelsearch.evaluation.paired_tests import POWER
 from parallelsearch.evaluation.training_runs import TrainingRun
 from parallelsearch.records import Structure
-from parallelsearch.report.published import PARALLELSEARCH, read_published
+from parallelsearch.report.published import PARALLELSEARCH, PUBLISHED_DIR, read_published
+from parallelsearch.report.published_table import published_table
 from parallelsearch.report.study import Study
 from parallelsearch.report.table import Table
 
@@ -39,16 +40,19 @@ _DEFINITIONS = (
 )
 
 
-def build(name: str, study: Study, published: Path = PARALLELSEARCH) -> Table:
-    """The table called `name`; an unknown name is a DataError that lists the known ones."""
+def build(name: str, study: Study, published: Path = PUBLISHED_DIR) -> Table:
+    """The table `name`, with the numbers of the folder `published`; a DataError lists the known names."""
     if name == "ablation_grid":
         return ablation_grid(study, published)
     if name == "training_summary":
         return training_summary(study)
+    if name.endswith("_published"):
+        return published_table(study, name.removesuffix("_published"), published)
     for suffix, builder in _BY_DATASET.items():
         if name.endswith(suffix):
             return builder(study, name.removesuffix(suffix))
-    known = ", ".join(["ablation_grid", "training_summary", *(f"DATASET{suffix}" for suffix in _BY_DATASET)])
+    suffixes = [*_BY_DATASET, "_published"]
+    known = ", ".join(["ablation_grid", "training_summary", *(f"DATASET{suffix}" for suffix in suffixes)])
     raise DataError(f"there is no table '{name}'; known tables: {known}.")
 
 
@@ -93,9 +97,9 @@ def over_seeds(study: Study, dataset: str) -> Table:
     return Table(f"{dataset}_over_seeds", title, table, notes, merge_intervals=True)
 
 
-def ablation_grid(study: Study, published: Path = PARALLELSEARCH) -> Table:
+def ablation_grid(study: Study, published: Path = PUBLISHED_DIR) -> Table:
     """Weights of every trained arm with EM, DR and turns, the difference to the baseline, and the published row."""
-    numbers = read_published(published)
+    numbers = read_published(published / PARALLELSEARCH)
     dataset = only_dataset(study)
     runs = {(run.arm, run.seed): run for run in study.runs}
     if not runs:

@@ -1,4 +1,4 @@
-"""Iter-RetGen (Shao et al. 2023): what was generated with the last passages joins the question as the next query."""
+"""Iter-RetGen (Shao et al. 2023; FlashRAG's pipeline): question and last reply together are the next query."""
 
 from __future__ import annotations
 
@@ -16,6 +16,6 @@ async def iter_retgen(episode: PromptedEpisode) -> str | None:
     reply = ""
     for _ in range(episode.agent.max_search_turns):
         episode.passages.clear()
-        await episode.look_up(f"{reply} {episode.question.text}".strip())
+        await episode.look_up(f"{episode.question.text} {reply}".strip())
         reply = await episode.generate(PROMPT.format(passages=episode.passage_text, question=episode.question.text))
     return concluded_answer(reply)
