@@ -9,6 +9,7 @@ from typing import Any
 from parallelsearch.config import TrackingConfig
 from parallelsearch.files import sha256, write_json
 from parallelsearch.paths import Results
+from parallelsearch.tracking.registry import register
 from parallelsearch.tracking.results import find
 from parallelsearch.tracking.runs import CONTENT, KEY, find_run, log, write_run
 from parallelsearch.tracking.store import Store, locked, open_store
@@ -30,6 +31,7 @@ def collect(root: Path, settings: TrackingConfig) -> dict[str, Any]:
             send_traces(store, run, record, settings.traces_per_run)
             for record, run in zip(records, written, strict=True)
         ]
+        best = register(store, [(record, run.run_id) for record, run in zip(records, written, strict=True)])
         failures = confirm_traces(store, [traces for traces in sent if traces is not None])
         summary = {
             "experiment": settings.experiment,
@@ -47,6 +49,7 @@ def collect(root: Path, settings: TrackingConfig) -> dict[str, Any]:
                 for record, run in zip(records, written, strict=True)
             ],
             "study_run_id": study_run_id,
+            "best_versions": best,
             "failed_traces": failures,
             "inputs": {str(path): sha256(path) for record in records for path in record.files},
         }
