@@ -40,6 +40,7 @@ VERBS: dict[str, tuple[str, str]] = {
     "policy": ("parallelsearch.training.commands", "Prepare a language model that comes inside a package."),
     "train": ("parallelsearch.training.commands", "Train one reward arm with veRL."),
     "evaluate": ("parallelsearch.evaluation.commands", "Let a policy answer a question set; writes the episodes."),
+    "judge": ("parallelsearch.evaluation.commands", "Let a language model judge the answers."),
     "ask": ("parallelsearch.evaluation.commands", "Answer one question, turn by turn."),
     "score": ("parallelsearch.rewards.commands", "Score transcripts."),
     "track": ("parallelsearch.tracking.commands", "Collect results into MLflow."),

@@ -159,6 +159,17 @@ class TrainingConfig(Section):
     save_every: int = Field(3, ge=1, description="Steps between checkpoints.")
 
 
+class JudgeConfig(Section):
+    """A language model behind an OpenAI-compatible URL that judges answers."""
+
+    url: str = Field(description="Base of the server's address, such as http://127.0.0.1:8000/v1.")
+    model: str = Field(description="Name of the model there.")
+    key_variable: str = Field("OPENAI_API_KEY", description="Environment variable that holds the server's key, if any.")
+    in_flight: int = Field(8, ge=1, description="Requests in flight.")
+    timeout: float = Field(60.0, gt=0, description="Seconds of one request.")
+    longest_wait: float = Field(10.0, ge=0, description="Seconds, at most, between two attempts.")
+
+
 class EvaluationConfig(Section):
     """Which question sets every arm answers, and how."""
 
@@ -169,6 +180,7 @@ class EvaluationConfig(Section):
     confidence: float = Field(0.95, gt=0, lt=1, description="Level of the intervals.")
     bootstrap_samples: int = Field(2000, ge=100, description="Resamples of each bootstrap interval.")
     device: Literal["cpu", "cuda"] = Field("cpu", description="Where generation runs.")
+    judge: JudgeConfig | None = Field(None, description="LLM-as-judge beside exact match; none: nobody is asked.")
 
 
 class TrackingConfig(Section):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from importlib import metadata, resources
+from importlib import metadata
 from pathlib import Path
 
 from parallelsearch.errors import DataError, MismatchError
@@ -21,9 +21,10 @@ def packaged_file(package: str, version: str, file: str, checksum: str, what: st
         raise DataError(f"the weights of {what} are in package '{package}', not installed here; {install}.") from None
     if found != version:
         raise MismatchError(f"package '{package}' is version {found}, but {what} declares {version}; {install}.")
-    # files() wants the import name, not the name on the index.
-    path = Path(str(resources.files(package.replace("-", "_")) / file))
-    if not path.is_file():
+    # By what was installed, for importing the package might need others that only its own engine wants.
+    listed = metadata.files(package) or []
+    path = next((Path(str(entry.locate())) for entry in listed if entry.name == file), None)
+    if path is None or not path.is_file():
         raise DataError(f"package '{package}' {found} has no file {file}; {install}.")
     digest = sha256(path)
     if digest != checksum:

@@ -49,6 +49,14 @@ class Results:
     def episodes(self, arm: str, seed: int | str, dataset: str) -> Path:
         return self.root / "eval" / arm / f"seed{seed}" / dataset / "episodes.parquet"
 
+    def judgements(self, arm: str, seed: int | str, dataset: str) -> Path:
+        """What the judge said of the episodes beside it."""
+        return self.root / "eval" / arm / f"seed{seed}" / dataset / "judgements.parquet"
+
+    def judge_store(self) -> Path:
+        """Every reply of a judge, so that nothing is asked twice."""
+        return self.root / "judge" / "replies.db"
+
     def mlflow(self) -> Path:
         """Folder of the SQLite store (mlflow.db), artifacts/ and collected.json."""
         return self.root / "mlflow"

@@ -159,6 +159,11 @@ class StudyPlan:
             for question_set in self.study.evaluation.sets
         ]
 
+    def answered(self) -> list[Path]:
+        """Everything that tables and figures know of answers: the episodes, and what a judge said of them."""
+        judged = self.study.evaluation.judge is not None
+        return self.episodes() + [path.with_name("judgements.parquet") for path in self.episodes() if judged]
+
     def trained(self) -> list[Path]:
         """The final marker of every training job."""
         return [self.results.train(arm, seed) / "done.json" for arm in self.trained_arms for seed in self.study.seeds]
@@ -180,9 +185,9 @@ class StudyPlan:
         """What a table is made from: a data set's from the episodes of that data set, the others from everything."""
         suffix = next((suffix for suffix in DATASET_TABLES if table.endswith(suffix)), "")
         if not suffix:
-            return self.episodes() + self.trained()
+            return self.answered() + self.trained()
         dataset = table.removesuffix(suffix)
-        return [path for path in self.episodes() if split_of(path.parent.name)[0] == dataset]
+        return [path for path in self.answered() if split_of(path.parent.name)[0] == dataset]
 
     def policy(self, name: str, seed: int | str) -> str:
         """The policy that is evaluated under `name`: a folder, or a published model's name."""
@@ -239,6 +244,10 @@ class StudyPlan:
         source: StudyConfig | ArmConfig = self.study if name == WARM_START else self.arm(name)
         answering = settings(self.study.evaluation, "limit", "temperature", "batch_size", "device")
         return canonical({"agent": settings(source.agent), "reward": settings(source.reward), "evaluation": answering})
+
+    def judge_settings(self) -> str:
+        judge = self.study.evaluation.judge
+        return canonical(settings(judge) if judge else {})
 
     def tracking_settings(self) -> str:
         return canonical(settings(self.study.tracking))

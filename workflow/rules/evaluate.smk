@@ -1,7 +1,9 @@
-"""Every arm (and the warm-started policy) answers every question set.
+"""Every arm (and the warm-started policy) answers every question set; with evaluation.judge, a model judges the answers.
 
 INPUTS   done.json (of a packaged model: manifest.json) of the policy, the questions, the index of their corpus
 OUTPUTS  {results}/eval/{{arm}}/seed{{seed}}/{{dataset}}.{{split}}/episodes.parquet   one row an episode
+         {results}/eval/{{arm}}/seed{{seed}}/{{dataset}}.{{split}}/judgements.parquet
+         {results}/judge/replies.db                                                     every reply of the judge, once
 """
 
 
@@ -32,3 +34,24 @@ rule evaluate:
     shell:
         "parallelsearch evaluate {output:q} --arm {wildcards.arm:q} --seed {wildcards.seed} --policy {params.policy:q}"
         " --index {params.index:q} --questions {input.questions:q} --settings {params.settings:q} > {log:q} 2>&1"
+
+
+rule judge:
+    input:
+        R.episodes("{arm}", "{seed}", "{dataset}.{split}"),
+    output:
+        ensure(R.judgements("{arm}", "{seed}", "{dataset}.{split}"), non_empty=True),
+    log:
+        R.log("judge", "{arm}.seed{seed}.{dataset}.{split}"),
+    benchmark:
+        R.benchmark("judge", "{arm}.seed{seed}.{dataset}.{split}")
+    conda:
+        CPU_ENV
+    localrule: True  # the judge may be reached from the net only
+    params:
+        store=str(R.judge_store()),
+        settings=PLAN.judge_settings(),
+    message:
+        "Judging what {wildcards.arm}, seed {wildcards.seed}, answered to {wildcards.dataset}.{wildcards.split}"
+    shell:
+        "parallelsearch judge {output:q} {input:q} --store {params.store:q} --settings {params.settings:q} > {log:q} 2>&1"

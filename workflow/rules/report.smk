@@ -69,7 +69,7 @@ rule table:
 
 rule figure:
     input:
-        results=lambda wildcards: PLAN.episodes() + PLAN.trained(),
+        results=lambda wildcards: PLAN.answered() + PLAN.trained(),
         code=DRAWING,
     output:
         pdf=ensure(R.figure("{figure}", "pdf"), non_empty=True),
@@ -96,7 +96,7 @@ rule figure:
 
 rule report_page:
     input:
-        results=PLAN.episodes() + PLAN.trained(),
+        results=PLAN.answered() + PLAN.trained(),
         published=PUBLISHED,
         code=DRAWING,
     output:
@@ -145,7 +145,7 @@ rule track_collect:
         tables=rules.tables.input,
         figures=rules.figures.input,
         config=R.config(),
-        episodes=PLAN.episodes(),
+        answered=PLAN.answered(),
         trained=PLAN.trained(),
     output:
         ensure(R.mlflow() / "collected.json", non_empty=True),

@@ -1,4 +1,4 @@
-"""`parallelsearch evaluate` and `parallelsearch ask`: a policy answers a question set, or one question by hand."""
+"""`parallelsearch evaluate`, `judge` and `ask`: a policy answers, a language model judges."""
 
 from __future__ import annotations
 
@@ -74,6 +74,39 @@ def evaluate(
     write_episodes(out, scored, arm=arm, seed=seed, provenance=provenance)
     failures = sum(episode.stop_reason.is_infrastructure_failure for episode, _ in scored)
     typer.echo(f"{out}: {len(scored)} episodes" + (f", {failures} of them failed" if failures else ""))
+
+
+@app.command()
+def judge(
+    out: Annotated[Path, typer.Argument(help="judgements.parquet to write.")],
+    episodes: Annotated[Path, typer.Argument(help="episodes.parquet to judge.")],
+    store: Annotated[Path, typer.Option(help="SQLite file of replies; nothing in it is asked again.")],
+    settings: Annotated[str, typer.Option(help="JSON object with the keys of evaluation.judge.")],
+) -> None:
+    """A language model judges every answer; writes one row an episode."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+    from rich.progress import Progress
+
+    from parallelsearch.config import JudgeConfig
+    from parallelsearch.evaluation.episodes import read_episodes, read_rows
+    from parallelsearch.evaluation.judge import judge_episodes
+    from parallelsearch.evaluation.metrics import EPISODE_KEY
+    from parallelsearch.files import replacing
+
+    config = from_json(JudgeConfig, settings, "judge --settings")
+    answered = [episode for episode, _ in read_episodes(episodes)]
+    with Progress(transient=True) as progress:
+        task = progress.add_task(f"asking {config.model}", total=None)
+        verdicts = judge_episodes(answered, config, store, lambda: progress.advance(task))
+    rows = [{**row, "judged": verdict} for row, verdict in zip(read_rows(episodes, EPISODE_KEY), verdicts, strict=True)]
+    types = {"seed": pa.int64(), "judged": pa.bool_()}
+    schema = pa.schema([(name, types.get(name, pa.string())) for name in (*EPISODE_KEY, "judged")])
+    with replacing(out) as partial:
+        pq.write_table(pa.Table.from_pylist(rows, schema=schema), partial)
+    right = sum(verdict is True for verdict in verdicts)
+    unread = sum(verdict is None for verdict in verdicts)
+    typer.echo(f"{out}: {right} of {len(verdicts)} judged correct" + (f", {unread} not judged" if unread else ""))
 
 
 @app.command()

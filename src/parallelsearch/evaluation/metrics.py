@@ -28,6 +28,7 @@ COLUMNS = (
     "substring_em", "decomposed", "decomposed_first", "llm_calls", "searches", "sub_queries", "model_tokens",
     "observation_tokens", "seconds", "generate_seconds", "search_seconds", "gold_recall", "reward_total",
 )  # fmt: skip
+EPISODE_KEY = ("arm", "seed", "dataset", "split", "qid")
 STRUCTURES = tuple(structure.value for structure in Structure)
 BY = ("arm", "seed", "structure")
 
@@ -35,6 +36,7 @@ BY = ("arm", "seed", "structure")
 _PROPORTIONS = {
     "em": "em",
     "substring_em": "substring_em",
+    "judged": "judged",
     "decomposition_ratio": "decomposed",
     "first_search_decomposition_ratio": "decomposed_first",
     "over_decomposition": "over_decomposed",
@@ -62,8 +64,8 @@ _MEANS = {
 _WITH_INTERVAL = ("em", "decomposition_ratio", "f1", "turns", "searches", "seconds")
 
 
-def load(paths: Iterable[Path]) -> pd.DataFrame:
-    """The figures of the episodes of all files, one row an episode, without transcripts.
+def load(paths: Iterable[Path], judgements: Iterable[Path] = ()) -> pd.DataFrame:
+    """The figures of the episodes of all files, one row an episode, without transcripts; `judged` from `judgements`.
 
     The same question twice for one arm and seed is a DataError: a file was given twice or two files disagree.
     """
@@ -72,8 +74,7 @@ def load(paths: Iterable[Path]) -> pd.DataFrame:
     if not rows:
         raise DataError(f"there is no episode in {', '.join(map(str, paths)) or 'an empty list of files'}.")
     episodes = pd.DataFrame(rows, columns=list(COLUMNS))
-    key = ["arm", "seed", "dataset", "split", "qid"]
-    twice = episodes[episodes.duplicated(key)]
+    twice = episodes[episodes.duplicated(list(EPISODE_KEY))]
     if len(twice):
         first = twice.iloc[0]
         raise DataError(
@@ -86,8 +87,17 @@ def load(paths: Iterable[Path]) -> pd.DataFrame:
     episodes["answered_without_search"] = episodes["answered"] & (episodes["searches"] == 0)
     failures = [reason.value for reason in StopReason if reason.is_infrastructure_failure]
     episodes["failed"] = episodes["stop_reason"].isin(failures)
+    episodes = _with_judgements(episodes, judgements)
     _add_misjudged(episodes)
     return add_critical_path(episodes)
+
+
+def _with_judgements(episodes: pd.DataFrame, files: Iterable[Path]) -> pd.DataFrame:
+    judged = [pd.read_parquet(path) for path in files]
+    if not judged:
+        return episodes.assign(judged=float("nan"))
+    rows = pd.concat(judged)
+    return episodes.merge(rows.assign(judged=rows["judged"].astype(float)), on=list(EPISODE_KEY), how="left")
 
 
 def _add_misjudged(episodes: pd.DataFrame) -> None:

@@ -34,13 +34,14 @@ class Study:
     episode_files: tuple[Path, ...]
     run_folders: tuple[Path, ...]
     settings: ReportSettings
+    judgement_files: tuple[Path, ...] = ()
 
     @cached_property
     def episodes(self) -> pd.DataFrame:
         """Figures of every episode (evaluation.metrics.load), without transcripts."""
         if not self.episode_files:
             raise DataError("no episodes file was given; name the eval/*/seed*/*/episodes.parquet of the study.")
-        return metrics.load(self.episode_files)
+        return metrics.load(self.episode_files, self.judgement_files)
 
     @cached_property
     def runs(self) -> list[TrainingRun]:
@@ -123,10 +124,12 @@ def describe(origin: Provenance) -> str:
 
 
 def read_study(inputs: Iterable[Path], settings: str) -> Study:
-    """A study from episodes files (*.parquet), training folders (or their done.json), and settings as a JSON object."""
-    episode_files, run_folders = [], []
+    """A study from episodes files, judgements.parquet, training folders (or their done.json), and settings as JSON."""
+    episode_files, run_folders, judgement_files = [], [], []
     for path in map(Path, inputs):
-        if path.suffix == ".parquet":
+        if path.name == "judgements.parquet":
+            judgement_files.append(path)
+        elif path.suffix == ".parquet":
             episode_files.append(path)
         elif path.name == "done.json":
             run_folders.append(path.parent)
@@ -134,7 +137,8 @@ def read_study(inputs: Iterable[Path], settings: str) -> Study:
             run_folders.append(path)
         else:
             raise DataError(f"{path} is neither an episodes file (*.parquet) nor a training folder; leave it out.")
-    return Study(tuple(episode_files), tuple(run_folders), from_json(ReportSettings, settings, "--settings"))
+    chosen = from_json(ReportSettings, settings, "--settings")
+    return Study(tuple(episode_files), tuple(run_folders), chosen, tuple(judgement_files))
 
 
 def _named(name: str, checksum: str) -> str:

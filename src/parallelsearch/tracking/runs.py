@@ -146,7 +146,8 @@ def _final_metrics(result: ArmResult) -> list[Metric]:
     now = int(time.time() * 1000)
     values = []
     for path in result.episodes:
-        episodes = metrics.load([path])
+        judgements = path.with_name("judgements.parquet")
+        episodes = metrics.load([path], [judgements] if judgements.is_file() else [])
         for row in metrics.summarise(episodes, by=["dataset", "structure"]).to_dict("records"):
             prefix = f"eval/{row.pop('dataset')}/{row.pop('structure')}"
             values += [
