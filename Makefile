@@ -1,6 +1,7 @@
 # Every target sets itself up: it creates .venv when there is none, and installs when the lock changed.
 #   make demo         the laptop study, from nothing to tables, figures, report and MLflow store
 #   make test         all tests
+#   make real         real questions, a real language model, no training
 # CONFIG=config/laptop-3seeds.yaml make demo     another study
 
 SHELL := /bin/bash
@@ -22,7 +23,7 @@ unexport PYTHONDONTWRITEBYTECODE
 # Several processes compute at once: a waiting thread must not keep a core busy (a step was 10 times slower with it).
 export OMP_WAIT_POLICY := PASSIVE
 
-.PHONY: help env browser demo report mlflow test test-all lint lock clean
+.PHONY: help env browser demo real report mlflow test test-all lint lock clean
 
 help:
 	@sed -n '1,/^$$/s/^# \{0,1\}//p' Makefile
@@ -60,6 +61,12 @@ demo: env
 	@echo; echo "Report:  $(RESULTS)/report/index.html"
 	@echo "Tables:  $(RESULTS)/tables/    figures: $(RESULTS)/figures/"
 	@echo "MLflow:  $(RESULTS)/mlflow/mlflow.db    (make mlflow opens it on http://127.0.0.1:5000)"
+
+# Real questions, a real language model, no training; needs the two question files that config/real.yaml names.
+real: env
+	@workflow/unlock-after-kill.sh
+	snakemake all --configfile config/real.yaml
+	@echo; cat results-real/tables/{hotpotqa,2wikimultihopqa}_by_structure.md
 
 report: env
 	@workflow/unlock-after-kill.sh
