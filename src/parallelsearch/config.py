@@ -34,6 +34,15 @@ class RemoteFile(Section):
     licence: str = Field("unknown", description="Licence of the content.")
 
 
+class QuestionFile(RemoteFile):
+    """The file of one split, and what has to be in it: a figure of another subset is not comparable."""
+
+    questions: int | None = Field(None, ge=1, description="Questions of the whole split; checked when it is read.")
+    structures: dict[str, int] = Field(
+        default_factory=dict, description="Questions of each structure named here; checked when the split is read."
+    )
+
+
 class GeoWorldConfig(Section):
     """The generated encyclopedia and its questions."""
 
@@ -58,7 +67,7 @@ class DatasetConfig(Section):
 
     reader: READERS = Field(description="Which reader understands the files.")
     corpus: str = Field(description="Name of the corpus searched for these questions.")
-    splits: dict[str, RemoteFile] = Field(default_factory=dict, description="Raw file of each split.")
+    splits: dict[str, QuestionFile] = Field(default_factory=dict, description="Raw file of each split.")
 
 
 class IndexConfig(Section):

@@ -227,6 +227,12 @@ class StudyPlan:
     def geoworld_settings(self) -> str:
         return canonical(settings(self.study.geoworld))
 
+    def question_sizes(self, question_set: str) -> str:
+        """What the file of a question set has to hold."""
+        dataset, split = split_of(question_set)
+        declared = self.study.datasets[dataset].splits.get(split)
+        return canonical(settings(declared, "questions", "structures") if declared else {})
+
     def embed_settings(self) -> str:
         return canonical(settings(self.study.embed, "tokens_per_batch"))
 

@@ -50,8 +50,9 @@ rule import_questions:
         runtime=30,
     params:
         reader=lambda wildcards: PLAN.study.datasets[wildcards.dataset].reader,
+        sizes=lambda wildcards: PLAN.question_sizes(f"{wildcards.dataset}.{wildcards.split}"),
     message:
         "Reading the {wildcards.split} questions of {wildcards.dataset} from {input.raw}"
     shell:
         "parallelsearch questions import {params.reader:q} {input.raw:q} {output:q} --split {wildcards.split:q}"
-        " > {log:q} 2>&1"
+        " --expect {params.sizes:q} > {log:q} 2>&1"

@@ -34,15 +34,24 @@ def import_questions(
     answers: Annotated[
         Path | None, typer.Option(help="File of the answers by query id, where MultiHop-RAG comes in two files.")
     ] = None,
+    expect: Annotated[
+        str,
+        typer.Option(help='JSON object of the wanted sizes, {"questions": 7405, "structures": {"parallel": 1487}}.'),
+    ] = "{}",
     structures: Annotated[Path | None, typer.Option(help="Table to use instead of config/structure.yaml.")] = None,
 ) -> None:
     """Writes the questions of FILE to OUT and prints their number, in all and by structure."""
+    from parallelsearch.config_files import from_json
     from parallelsearch.files import sha256
+    from parallelsearch.questions.sizes import WantedSizes, check_sizes
     from parallelsearch.questions.store import Provenance, counts_by_structure, write_questions
+
+    wanted = from_json(WantedSizes, expect, "questions import --expect")
 
     reading = read_file(
         dataset, file, split=split, limit=limit, skip=skip or (), answers=answers, structures=structures
     )
+    check_sizes(reading.questions, wanted, file)
     provenance = Provenance(
         reader=reading.dataset,
         layout=reading.layout,

@@ -1,0 +1,73 @@
+"""The study of real questions and a real language model (config/real.yaml), on a few questions, end to end."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from checkout import Checkout
+
+from parallelsearch.evaluation.episodes import read_episodes
+
+pytestmark = pytest.mark.slow
+
+QUESTIONS = 4
+FILES = {
+    "hotpotqa_official_100.json.gz": "hotpot_dev_distractor_v1.json.gz",
+    "2wikimultihopqa_official_200.json.gz": "2wikimultihopqa_dev.json.gz",
+}
+ARMS = ["direct", "rag", "parallel-examples"]
+
+
+@pytest.fixture(scope="module")
+def study(tmp_path_factory: pytest.TempPathFactory, shared_data: Path) -> Checkout:
+    """The finished study over the first questions of each file; they bring their paragraphs with them."""
+    pytest.importorskip("gguf")
+    checkout = Checkout(tmp_path_factory.mktemp("real"))
+    (checkout.root / "data" / "real").mkdir(parents=True)
+    for source, target in FILES.items():
+        with gzip.open(shared_data / "raw" / source, "rt", encoding="utf-8") as stream:
+            rows = json.load(stream)[:QUESTIONS]
+        with gzip.open(checkout.root / "data" / "real" / target, "wt", encoding="utf-8") as stream:
+            json.dump(rows, stream)
+    done = checkout.snakemake("tables", "report", "--configfile", "config/real.yaml", timeout=1200)
+    assert done.returncode == 0, done.stdout[-6000:]
+    return checkout
+
+
+def episodes(study: Checkout, arm: str, dataset: str) -> list:
+    path = study.root / "results-real" / "eval" / arm / "seed0" / f"{dataset}.dev" / "episodes.parquet"
+    return [episode for episode, _ in read_episodes(path)]
+
+
+@pytest.mark.parametrize("dataset", ["hotpotqa", "2wikimultihopqa"])
+def test_every_strategy_answered_every_question_with_its_own_calls(study: Checkout, dataset: str) -> None:
+    direct, rag, agent = (episodes(study, arm, dataset) for arm in ARMS)
+    assert len(direct) == len(rag) == len(agent) == QUESTIONS
+    assert all((episode.llm_calls, episode.searches) == (1, 0) and episode.answer for episode in direct)
+    assert all((episode.llm_calls, episode.searches) == (1, 1) and episode.answer for episode in rag)
+    assert all(1 <= episode.llm_calls <= 4 for episode in agent)
+    assert not any(e.stop_reason.is_infrastructure_failure for e in (*direct, *rag, *agent))
+
+
+def test_the_passages_are_those_of_the_questions_and_often_the_supporting_ones(study: Checkout) -> None:
+    found = []
+    for dataset in ("hotpotqa", "2wikimultihopqa"):
+        for episode in episodes(study, "rag", dataset):
+            titles = {hit.passage.title for hit in episode.turns[0].sub_queries[0].hits}
+            assert len(episode.turns[0].sub_queries[0].hits) == 3
+            found.append(len(titles & set(episode.question.supporting_titles)) > 0)
+    assert sum(found) >= 0.75 * len(found)
+
+
+def test_nothing_was_trained_and_published_numbers_stand_beside_ours(study: Checkout) -> None:
+    results = study.root / "results-real"
+    assert not (results / "train").exists() and not (results / "warm_start").exists()
+    assert not (results / "tables" / "training_summary.csv").exists()
+    table = pd.read_csv(results / "tables" / "hotpotqa_published.csv")
+    row = table[(table["source"] == "Search-R1") & (table["method"] == "RAG")].iloc[0]
+    assert (row["arm"], row["n"], row["em_published"]) == ("rag", QUESTIONS, 0.299)
+    assert (results / "report" / "index.html").stat().st_size > 100_000
