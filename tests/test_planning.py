@@ -148,3 +148,17 @@ def test_the_study_of_a_packaged_model_trains_nothing_and_has_no_table_of_traini
     assert study.policy_marker("rag", 0) == [Path("results/policies/smollm2-135m-instruct/manifest.json")]
     assert "training_summary" not in study.tables
     assert "by_structure" in study.figures and not {"training_curves", "ablation_grid"} & set(study.figures)
+
+
+def test_the_papers_study_answers_every_set_a_second_time_as_published() -> None:
+    study = plan(study="paper")
+    published = study.published_episodes()
+    assert len(published) == len(study.episodes()) > 0
+    assert all(path.parent.name.endswith(".published") for path in published)
+    hotpotqa = Path("results-paper/eval/parallelsearch/seed0/hotpotqa.dev.published/episodes.parquet")
+    assert hotpotqa in study.table_inputs("hotpotqa_published")
+    assert hotpotqa not in study.table_inputs("hotpotqa_by_structure")
+    ours, theirs = (json.loads(study.evaluate_settings("parallelsearch", flag))["evaluation"] for flag in (False, True))
+    assert (ours["temperature"], ours["drop_last"]) == (0, 0)
+    assert (theirs["temperature"], theirs["drop_last"]) == (1, 256)
+    assert plan().published_episodes() == []

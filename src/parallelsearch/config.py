@@ -179,16 +179,29 @@ class JudgeConfig(Section):
     longest_wait: float = Field(10.0, ge=0, description="Seconds, at most, between two attempts.")
 
 
+class PublishedProtocol(Section):
+    """How the published evaluation answers: it samples, and its loader drops the last incomplete batch of a subset."""
+
+    temperature: float = Field(1.0, ge=0, description="Sampling temperature.")
+    drop_last: int = Field(256, ge=0, description="Validation batch size; each structure's last partial batch goes.")
+
+
 class EvaluationConfig(Section):
     """Which question sets every arm answers, and how."""
 
     sets: list[str] = Field(["geoworld.test"], description="Question sets, each DATASET.SPLIT.")
     limit: int = Field(0, ge=0, description="At most so many questions of each set; 0: all.")
+    drop_last: int = Field(
+        0, ge=0, description="Leave out each structure's last incomplete batch of so many questions; 0: keep all."
+    )
     temperature: float = Field(0.0, ge=0, description="0: greedy decoding.")
     batch_size: int = Field(64, ge=1, description="Episodes in flight.")
     confidence: float = Field(0.95, gt=0, lt=1, description="Level of the intervals.")
     bootstrap_samples: int = Field(2000, ge=100, description="Resamples of each bootstrap interval.")
     device: Literal["cpu", "cuda"] = Field("cpu", description="Where generation runs.")
+    published_protocol: PublishedProtocol | None = Field(
+        None, description="Answer every set a second time as the published evaluation does; none: only as above."
+    )
     judge: JudgeConfig | None = Field(None, description="LLM-as-judge beside exact match; none: nobody is asked.")
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+PUBLISHED = ".published"  # ends the name of a question set's folder that was answered by the published protocol
+
 
 class Results:
     """Paths of one study. Arguments may be Snakemake wildcards such as '{arm}'."""
@@ -48,6 +50,10 @@ class Results:
 
     def episodes(self, arm: str, seed: int | str, dataset: str) -> Path:
         return self.root / "eval" / arm / f"seed{seed}" / dataset / "episodes.parquet"
+
+    def published_episodes(self, arm: str, seed: int | str, dataset: str) -> Path:
+        """The episodes of a question set that was answered by the published protocol."""
+        return self.root / "eval" / arm / f"seed{seed}" / f"{dataset}{PUBLISHED}" / "episodes.parquet"
 
     def judgements(self, arm: str, seed: int | str, dataset: str) -> Path:
         """What the judge said of the episodes beside it."""

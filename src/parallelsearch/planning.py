@@ -159,6 +159,17 @@ class StudyPlan:
             for question_set in self.study.evaluation.sets
         ]
 
+    def published_episodes(self) -> list[Path]:
+        """Episodes of the published protocol, where the study asks for it."""
+        if self.study.evaluation.published_protocol is None:
+            return []
+        return [
+            self.results.published_episodes(arm, seed, question_set)
+            for arm in self.evaluated
+            for seed in self.study.seeds
+            for question_set in self.study.evaluation.sets
+        ]
+
     def answered(self) -> list[Path]:
         """Everything that tables and figures know of answers: the episodes, and what a judge said of them."""
         judged = self.study.evaluation.judge is not None
@@ -187,7 +198,8 @@ class StudyPlan:
         if not suffix:
             return self.answered() + self.trained()
         dataset = table.removesuffix(suffix)
-        return [path for path in self.answered() if split_of(path.parent.name)[0] == dataset]
+        files = self.answered() + (self.published_episodes() if suffix == "_published" else [])
+        return [path for path in files if split_of(path.parent.name)[0] == dataset]
 
     def policy(self, name: str, seed: int | str) -> str:
         """The policy that is evaluated under `name`: a folder, or a published model's name."""
@@ -246,9 +258,12 @@ class StudyPlan:
     def train_settings(self, name: str) -> str:
         return canonical({**settings(self.arm(name)), "description": ""})
 
-    def evaluate_settings(self, name: str) -> str:
+    def evaluate_settings(self, name: str, published: bool = False) -> str:
+        """`published`: with the published protocol's temperature and truncation."""
         source: StudyConfig | ArmConfig = self.study if name == WARM_START else self.arm(name)
-        answering = settings(self.study.evaluation, "limit", "temperature", "batch_size", "device")
+        answering = settings(self.study.evaluation, "limit", "drop_last", "temperature", "batch_size", "device")
+        if published and self.study.evaluation.published_protocol:
+            answering |= settings(self.study.evaluation.published_protocol)
         return canonical({"agent": settings(source.agent), "reward": settings(source.reward), "evaluation": answering})
 
     def judge_settings(self) -> str:

@@ -211,3 +211,19 @@ def test_a_data_set_without_published_numbers_says_so(study: Study, tmp_path: Pa
     table = tables.build("hotpotqa_published", study, tmp_path)
     assert table.frame.empty and any("No published number of hotpotqa" in note for note in table.notes)
     assert [path.suffix for path in write_table(table, tmp_path / "t")] == [".csv", ".md", ".tex"]
+
+
+def test_the_published_protocol_has_rows_of_its_own_and_enters_no_other_table(
+    study_files: real_study.RealStudy, study: Study, tmp_path: Path
+) -> None:
+    source = next(path for path in study_files.episodes if "/parallelsearch/seed0/" in str(path))
+    copy = tmp_path / "eval" / "parallelsearch" / "seed0" / "hotpotqa.dev.published" / "episodes.parquet"
+    copy.parent.mkdir(parents=True)
+    pq.write_table(pq.read_table(source).slice(0, 20), copy)  # the metadata of the schema goes along
+    both = read_study([*study_files.inputs, copy], SETTINGS)
+    frame = tables.build("hotpotqa_published", both).frame
+    whole = frame[(frame["table"] == 2) & (frame["method"] == "ParallelSearch")]
+    by_protocol = whole[whole["model"] == "Qwen2.5-7B"].groupby("protocol")["n"].agg(["count", "max"])
+    assert by_protocol.loc["published"].to_list() == [1, 20]
+    assert by_protocol.loc["ours", "count"] == 2  # seeds
+    assert tables.build("hotpotqa_by_structure", both).frame.equals(tables.build("hotpotqa_by_structure", study).frame)

@@ -8,6 +8,7 @@ import shutil
 import time
 from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
 import yaml
 from mlflow import MlflowClient
@@ -192,3 +193,15 @@ def test_the_commands_do_the_same(results: Results, capsys: pytest.CaptureFixtur
     config = SETTINGS.model_copy(update={"experiment": "by-command"})
     client: MlflowClient = open_store(results.mlflow(), config).client
     assert client.get_experiment_by_name("by-command") is not None
+
+
+def test_the_published_protocol_is_stored_beside_ours_never_in_its_place(results: Results, store: Store) -> None:
+    ours = results.episodes("parallelsearch", 0, "hotpotqa.dev")
+    copy = results.published_episodes("parallelsearch", 0, "hotpotqa.dev")
+    copy.parent.mkdir()
+    pq.write_table(pq.read_table(ours).slice(0, 40), copy)
+    collect(results.root, SETTINGS)
+    values = runs_of(store)["parallelsearch seed 0"].data.metrics
+    parallel = [row for row in read_rows(ours, ["structure"]) if row["structure"] == "parallel"]
+    assert values["eval/hotpotqa/parallel/n"] == len(parallel)
+    assert values["eval_published/hotpotqa/parallel/n"] < len(parallel)

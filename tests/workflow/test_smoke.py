@@ -7,12 +7,13 @@ import json
 import re
 import subprocess
 import time
+from collections import Counter
 from collections.abc import Callable
 
 import pytest
 from checkout import ENVIRONMENT, Checkout
 
-from parallelsearch.evaluation.episodes import read_episodes
+from parallelsearch.evaluation.episodes import read_episodes, read_provenance
 from parallelsearch.questions.store import read_questions
 from parallelsearch.records import Episode
 
@@ -178,3 +179,18 @@ def test_one_question_by_hand_prints_its_turns(study: Checkout) -> None:
     assert done.returncode == 0, done.stderr
     assert "<think>" in done.stdout
     assert re.search(r"^Answer: .*\n\d LLM calls, \d searches", done.stdout, flags=re.MULTILINE)
+
+
+def test_a_set_is_answered_a_second_time_as_the_published_evaluation_does(study: Checkout) -> None:
+    target = "results/eval/parallelsearch/seed0/geoworld.test.published/episodes.parquet"
+    protocol = "evaluation={'published_protocol': {'temperature': 1.0, 'drop_last': 4}}"
+    done = study.snakemake(target, *SMOKE, protocol, "--rerun-triggers", "mtime", timeout=300)
+    assert done.returncode == 0, done.stdout[-3000:]
+    origin = read_provenance(study.root / target)
+    assert origin.decoding == {"temperature": 1.0, "engine": "hf", "drop_last": 4}
+    answered = [episode.question for episode, _ in read_episodes(study.root / target)]
+    asked = read_questions(study.root / "results" / "questions" / "geoworld.test.parquet")
+    counts = Counter(question.structure for question in asked)
+    assert Counter(question.structure for question in answered) == Counter(
+        {structure: count - count % 4 for structure, count in counts.items() if count >= 4}
+    )

@@ -2,6 +2,7 @@
 
 INPUTS   done.json (of a packaged model: manifest.json) of the policy, the questions, the index of their corpus
 OUTPUTS  {results}/eval/{{arm}}/seed{{seed}}/{{dataset}}.{{split}}/episodes.parquet   one row an episode
+         {results}/eval/{{arm}}/seed{{seed}}/{{dataset}}.{{split}}.published/episodes.parquet   the same as published
          {results}/eval/{{arm}}/seed{{seed}}/{{dataset}}.{{split}}/judgements.parquet
          {results}/judge/replies.db                                                     every reply of the judge, once
 """
@@ -36,6 +37,21 @@ rule evaluate:
         " --index {params.index:q} --questions {input.questions:q} --settings {params.settings:q} > {log:q} 2>&1"
 
 
+use rule evaluate as evaluate_published with:
+    output:
+        ensure(R.published_episodes("{arm}", "{seed}", "{dataset}.{split}"), non_empty=True),
+    log:
+        R.log("evaluate_published", "{arm}.seed{seed}.{dataset}.{split}"),
+    benchmark:
+        R.benchmark("evaluate_published", "{arm}.seed{seed}.{dataset}.{split}")
+    params:
+        policy=lambda wildcards: PLAN.policy(wildcards.arm, wildcards.seed),
+        index=lambda wildcards: PLAN.index(PLAN.corpus_of(f"{wildcards.dataset}.{wildcards.split}")),
+        settings=lambda wildcards: PLAN.evaluate_settings(wildcards.arm, published=True),
+    message:
+        "{wildcards.arm}, seed {wildcards.seed}, answers {wildcards.dataset}.{wildcards.split} as published (GPUs: {resources.gpu}); progress: {log}"
+
+
 rule judge:
     input:
         R.episodes("{arm}", "{seed}", "{dataset}.{split}"),
@@ -45,9 +61,9 @@ rule judge:
         R.log("judge", "{arm}.seed{seed}.{dataset}.{split}"),
     benchmark:
         R.benchmark("judge", "{arm}.seed{seed}.{dataset}.{split}")
+    localrule: True  # the judge may be reached from the net only
     conda:
         CPU_ENV
-    localrule: True  # the judge may be reached from the net only
     params:
         store=str(R.judge_store()),
         settings=PLAN.judge_settings(),

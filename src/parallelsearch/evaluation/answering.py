@@ -3,13 +3,30 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Callable, Sequence
 
 from parallelsearch.agent.engine import Engine, Sampling
 from parallelsearch.config import AgentConfig
-from parallelsearch.records import Episode, Question
+from parallelsearch.records import Episode, Question, Structure
 from parallelsearch.retrieval.retriever import Retriever
 from parallelsearch.strategies.strategy import answer
+
+
+def without_last_batches(questions: Sequence[Question], size: int) -> list[Question]:
+    """`questions` in order without the last len % size ones of each structure; size 0 keeps all.
+
+    A data loader that drops its last incomplete batch, as the published evaluation of the subsets does, leaves these.
+    """
+    counts = Counter(question.structure for question in questions)
+    kept = {structure: count - count % size if size else count for structure, count in counts.items()}
+    seen: Counter[Structure] = Counter()
+    chosen = []
+    for question in questions:
+        seen[question.structure] += 1
+        if seen[question.structure] <= kept[question.structure]:
+            chosen.append(question)
+    return chosen
 
 
 async def answer_all(

@@ -38,7 +38,8 @@ def evaluate(
     from rich.progress import Progress
 
     from parallelsearch.agent.hf_engine import HFEngine
-    from parallelsearch.evaluation.answering import answer_all
+    from parallelsearch.errors import ConfigError
+    from parallelsearch.evaluation.answering import answer_all, without_last_batches
     from parallelsearch.evaluation.episodes import write_episodes
     from parallelsearch.questions.store import read_questions
     from parallelsearch.retrieval.retriever import LocalRetriever
@@ -47,7 +48,11 @@ def evaluate(
 
     config = from_json(EvaluateSettings, settings, "evaluate --settings")
     model = Path(local_policy(policy))
-    asked = read_questions(questions)
+    asked = without_last_batches(read_questions(questions), config.evaluation.drop_last)
+    if not asked:
+        raise ConfigError(
+            f"evaluation.drop_last is {config.evaluation.drop_last}, more than {questions} has; lower it."
+        )
     if config.evaluation.limit:
         asked = asked[: config.evaluation.limit]
     retriever = LocalRetriever.open(index)
@@ -156,6 +161,11 @@ def _outcome(episode: Episode) -> str:
     )
 
 
+def _protocol(evaluation: EvaluationConfig) -> dict[str, Any]:
+    protocol = {"temperature": evaluation.temperature, "engine": "hf"}
+    return protocol | ({"drop_last": evaluation.drop_last} if evaluation.drop_last else {})
+
+
 def _provenance(model: Path, index: Path, questions: Path, config: EvaluateSettings) -> Any:
     from parallelsearch.evaluation.episodes import Provenance
     from parallelsearch.files import read_json, sha256
@@ -168,7 +178,7 @@ def _provenance(model: Path, index: Path, questions: Path, config: EvaluateSetti
         corpus_sha256=manifest["corpus"]["sha256"],
         questions_sha256=sha256(questions),
         top_k=config.agent.top_k,
-        decoding={"temperature": config.evaluation.temperature, "engine": "hf"},
+        decoding=_protocol(config.evaluation),
         config=config.model_dump(),
         corpus=Path(manifest["corpus"]["path"]).name,
         index=manifest["kind"],

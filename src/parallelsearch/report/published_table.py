@@ -15,25 +15,26 @@ from parallelsearch.report.table import Table
 
 FIGURES = ("em", "decomposition_ratio", "turns")
 _COLUMNS = [
-    "source", "table", "method", "model", "subset", "arm", "seed", "n",
+    "source", "table", "method", "model", "subset", "protocol", "arm", "seed", "n",
     *(f"{figure}{end}" for figure in FIGURES for end in ("", "_low", "_high", "_published", "_distance", "_within")),
     "caveats",
 ]  # fmt: skip
 
 
 def published_table(study: Study, dataset: str, published: Path = PUBLISHED_DIR) -> Table:
-    """A row for each published row of `dataset` and each seed of the arm that answers to its method.
+    """A row for each published row of `dataset`, protocol, and seed of the arm that answers to its method.
 
     `_distance` is ours minus theirs, `_within` says whether theirs lies in our interval. Rows whose method has no arm
     in the study show the published figures alone. Without any published row the table says so in a note.
     """
+    protocols = {"ours": study} | ({"published": study.as_published} if study.as_published else {})
     rows: list[dict[str, Any]] = []
     notes = [
         "distance: ours minus published; within: whether the published figure lies in our interval over questions.",
         f"Intervals: {study.settings.evaluation.confidence:.0%}, Wilson for shares, bootstrap for means.",
-        *study.provenance_notes(dataset),
+        *(f"protocol {name}: {note}" for name, part in protocols.items() for note in part.provenance_notes(dataset)),
     ]
-    ours = _by_subset(study, dataset)
+    ours = pd.concat([_by_subset(part, dataset).assign(protocol=name) for name, part in protocols.items()])
     for numbers in read_all_published(published):
         used: set[str] = set()
         for row in numbers.every_row:
@@ -82,7 +83,7 @@ def _rows(row: PublishedRow, numbers: Published, ours: pd.DataFrame) -> list[dic
 
 
 def _compared(found: dict[Any, Any], row: PublishedRow) -> dict[str, Any]:
-    compared: dict[str, Any] = {name: found[name] for name in ("arm", "seed", "n")}
+    compared: dict[str, Any] = {name: found[name] for name in ("protocol", "arm", "seed", "n")}
     for figure in FIGURES:
         value, low, high = (found[f"{figure}{end}"] for end in ("", "_low", "_high"))
         compared |= {figure: value, f"{figure}_low": low, f"{figure}_high": high}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
@@ -16,6 +16,7 @@ from parallelsearch.errors import DataError
 from parallelsearch.evaluation import comparisons, metrics
 from parallelsearch.evaluation.episodes import Provenance, read_provenance
 from parallelsearch.evaluation.training_runs import TrainingRun, read_run
+from parallelsearch.paths import PUBLISHED
 
 
 class ReportSettings(Section):
@@ -35,6 +36,12 @@ class Study:
     run_folders: tuple[Path, ...]
     settings: ReportSettings
     judgement_files: tuple[Path, ...] = ()
+    published_files: tuple[Path, ...] = ()  # episodes of the published protocol
+
+    @cached_property
+    def as_published(self) -> Study | None:
+        """The same study as the published protocol answers it; None where it was not asked for."""
+        return replace(self, episode_files=self.published_files, judgement_files=()) if self.published_files else None
 
     @cached_property
     def episodes(self) -> pd.DataFrame:
@@ -125,10 +132,12 @@ def describe(origin: Provenance) -> str:
 
 def read_study(inputs: Iterable[Path], settings: str) -> Study:
     """A study from episodes files, judgements.parquet, training folders (or their done.json), and settings as JSON."""
-    episode_files, run_folders, judgement_files = [], [], []
+    episode_files, run_folders, judgement_files, published_files = [], [], [], []
     for path in map(Path, inputs):
         if path.name == "judgements.parquet":
             judgement_files.append(path)
+        elif path.parent.name.endswith(PUBLISHED):
+            published_files.append(path)
         elif path.suffix == ".parquet":
             episode_files.append(path)
         elif path.name == "done.json":
@@ -138,7 +147,7 @@ def read_study(inputs: Iterable[Path], settings: str) -> Study:
         else:
             raise DataError(f"{path} is neither an episodes file (*.parquet) nor a training folder; leave it out.")
     chosen = from_json(ReportSettings, settings, "--settings")
-    return Study(tuple(episode_files), tuple(run_folders), chosen, tuple(judgement_files))
+    return Study(tuple(episode_files), tuple(run_folders), chosen, tuple(judgement_files), tuple(published_files))
 
 
 def _named(name: str, checksum: str) -> str:

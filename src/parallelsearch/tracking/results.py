@@ -13,6 +13,7 @@ from parallelsearch.errors import DataError
 from parallelsearch.evaluation.episodes import read_provenance
 from parallelsearch.evaluation.training_runs import TrainingRun, read_run
 from parallelsearch.files import sha256
+from parallelsearch.paths import PUBLISHED
 from parallelsearch.training.run_folder import config_sha256
 
 _SEED = re.compile(r"seed\d+")  # a run that was set aside has a longer name
@@ -26,6 +27,7 @@ class ArmResult:
     seed: int
     training: TrainingRun | None = None
     episodes: list[Path] = field(default_factory=list)
+    published_episodes: list[Path] = field(default_factory=list)  # answered by the published protocol
 
     @property
     def config(self) -> dict[str, Any]:
@@ -54,7 +56,7 @@ class ArmResult:
         own = [] if self.training is None else [
             self.training.folder / name for name in ("config.yaml", "metrics.jsonl", "done.json")
         ]  # fmt: skip
-        return [path for path in (*own, *self.episodes) if path.is_file()]
+        return [path for path in (*own, *self.episodes, *self.published_episodes) if path.is_file()]
 
     def content(self) -> str:
         """Checksum of all files; equal content needs no second collection."""
@@ -71,14 +73,15 @@ def find(root: Path) -> list[ArmResult]:
             arm = WARM_START if folder.parent.name == "warm_start" else run.arm
             training[arm, run.seed] = run
     episodes: dict[tuple[str, int], list[Path]] = {}
+    published: dict[tuple[str, int], list[Path]] = {}
     for folder in _seed_folders(root, "eval/*/*"):
-        found = sorted(folder.glob("*/episodes.parquet"))
-        if found:
-            episodes[folder.parent.name, int(folder.name.removeprefix("seed"))] = found
+        for path in sorted(folder.glob("*/episodes.parquet")):
+            files = published if path.parent.name.endswith(PUBLISHED) else episodes
+            files.setdefault((folder.parent.name, int(folder.name.removeprefix("seed"))), []).append(path)
     keys = sorted({*training, *episodes})
     if not keys:
         raise DataError(f"{root} holds no training run and no episodes; run the study first.")
-    return [ArmResult(arm, seed, training.get((arm, seed)), episodes.get((arm, seed), [])) for arm, seed in keys]
+    return [ArmResult(*key, training.get(key), episodes.get(key, []), published.get(key, [])) for key in keys]
 
 
 def _seed_folders(root: Path, pattern: str) -> list[Path]:

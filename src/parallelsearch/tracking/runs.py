@@ -140,16 +140,17 @@ def training_metrics(result: ArmResult) -> list[Metric]:
 
 
 def _final_metrics(result: ArmResult) -> list[Metric]:
-    """`eval/{dataset}/{structure}/{figure}` of the episodes files."""
+    """`eval/{dataset}/{structure}/{figure}` of the episodes files; `eval_published/...` of the published protocol."""
     from mlflow.entities import Metric
 
     now = int(time.time() * 1000)
     values = []
-    for path in result.episodes:
+    for path in (*result.episodes, *result.published_episodes):
         judgements = path.with_name("judgements.parquet")
         episodes = metrics.load([path], [judgements] if judgements.is_file() else [])
         for row in metrics.summarise(episodes, by=["dataset", "structure"]).to_dict("records"):
-            prefix = f"eval/{row.pop('dataset')}/{row.pop('structure')}"
+            kind = "eval_published" if path in result.published_episodes else "eval"
+            prefix = f"{kind}/{row.pop('dataset')}/{row.pop('structure')}"
             values += [
                 Metric(sanitised(f"{prefix}/{figure}"), float(value), now, 0)
                 for figure, value in row.items()
