@@ -181,15 +181,17 @@ class StudyPlan:
 
     @property
     def tables(self) -> list[str]:
-        """Names of the study's tables: five for every evaluated data set, two for the trained arms."""
+        """Names of the study's tables: five for every data set, one over them, two of the trained arms."""
         datasets = dict.fromkeys(split_of(question_set)[0] for question_set in self.study.evaluation.sets)
         by_dataset = [f"{dataset}{suffix}" for dataset in datasets for suffix in DATASET_TABLES]
-        return [*by_dataset, *(("ablation_grid", "training_summary") if self.trained_arms else ())]
+        return [*by_dataset, "em_by_dataset", *(("ablation_grid", "training_summary") if self.trained_arms else ())]
 
     @property
     def figures(self) -> list[str]:
-        """Names of the study's figures; two of them are of trained arms."""
+        """Names of the study's figures; two are of trained arms, one of arms with different numbers of passages."""
         of_episodes = ["by_structure", "turn_distribution", "response_length", "pareto", "critical_path", "confusion"]
+        if len({self.arm(name).agent.top_k for name in self.study.arms}) > 1:
+            of_episodes.append("top_k")
         return [*of_episodes, *(("training_curves", "ablation_grid") if self.trained_arms else ())]
 
     def table_inputs(self, table: str) -> list[Path]:

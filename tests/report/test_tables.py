@@ -8,6 +8,7 @@ import shutil
 from pathlib import Path
 
 import pandas as pd
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import real_study
@@ -133,18 +134,23 @@ def test_every_column_of_every_table_is_explained(study: Study) -> None:
     endings = [ending for cell in endings for ending in re.findall(r"`(_\w+)`", cell)]
     assert len(endings) == 12
     unexplained = set()
-    for name in [*(f"hotpotqa{suffix}" for suffix in DATASET_TABLES), "ablation_grid", "training_summary"]:
+    for name in [
+        *(f"hotpotqa{suffix}" for suffix in DATASET_TABLES),
+        "em_by_dataset",
+        "ablation_grid",
+        "training_summary",
+    ]:
         for column in tables.build(name, study).frame.columns:
             plain = column.removeprefix("hotpotqa_").removeprefix("2wiki_")
             while ending := next((end for end in endings if plain.endswith(end)), ""):
                 plain = plain.removesuffix(ending)
-            if f"`{plain}`" not in guide and plain not in ("arm", "seed"):
+            if f"`{plain}`" not in guide and plain not in ("arm", "seed", *study.datasets):
                 unexplained.add(column)
     assert unexplained == set()
 
 
 def test_mistakes_are_told_in_one_sentence(study: Study, study_files: real_study.RealStudy) -> None:
-    with pytest.raises(DataError, match="no table 'ablation'; known tables: ablation_grid"):
+    with pytest.raises(DataError, match="no table 'ablation'; known tables: em_by_dataset, ablation_grid"):
         tables.build("ablation", study)
     with pytest.raises(DataError, match="no episode of geoworld; the given files hold hotpotqa"):
         tables.build("geoworld_by_structure", study)
@@ -227,3 +233,20 @@ def test_the_published_protocol_has_rows_of_its_own_and_enters_no_other_table(
     assert by_protocol.loc["published"].to_list() == [1, 20]
     assert by_protocol.loc["ours", "count"] == 2  # seeds
     assert tables.build("hotpotqa_by_structure", both).frame.equals(tables.build("hotpotqa_by_structure", study).frame)
+
+
+def test_em_by_dataset_is_the_mean_over_all_questions_and_the_average_counts_each_set_once(
+    study_files: real_study.RealStudy, tmp_path: Path
+) -> None:
+    arm = [path for path in study_files.episodes if "/parallelsearch/seed0/" in str(path)]
+    table = pq.read_table(arm[0])
+    small = table.slice(0, 4)
+    column = table.schema.get_field_index("dataset")
+    renamed = small.set_column(column, table.schema.field("dataset"), pa.array(["2wikimultihopqa"] * 4))
+    other = tmp_path / "episodes.parquet"
+    pq.write_table(renamed, other)
+    frame = tables.build("em_by_dataset", read_study([*arm, other], SETTINGS)).frame
+    (row,) = frame.to_dict("records")
+    right = [sum(part["em"].to_pylist()) / len(part) for part in (small, table)]
+    assert (row["2wikimultihopqa"], row["hotpotqa"]) == pytest.approx(right)
+    assert row["average"] == pytest.approx(sum(right) / 2)

@@ -25,8 +25,9 @@ from parallelsearch.records import StopReason, Structure
 
 COLUMNS = (
     "arm", "seed", "dataset", "split", "qid", "type", "structure", "stop_reason", "well_formed", "em", "f1",
-    "substring_em", "decomposed", "decomposed_first", "llm_calls", "searches", "sub_queries", "model_tokens",
-    "observation_tokens", "seconds", "generate_seconds", "search_seconds", "gold_recall", "reward_total",
+    "substring_em", "decomposed", "decomposed_first", "llm_calls", "searches", "sub_queries", "prompt_tokens",
+    "model_tokens", "observation_tokens", "seconds", "generate_seconds", "search_seconds", "gold_recall",
+    "reward_total",
 )  # fmt: skip
 EPISODE_KEY = ("arm", "seed", "dataset", "split", "qid")
 STRUCTURES = tuple(structure.value for structure in Structure)
@@ -56,6 +57,7 @@ _MEANS = {
     "search_seconds": "search_seconds",
     "critical_path_seconds": "critical_path_seconds",
     "one_by_one_seconds": "one_by_one_seconds",
+    "prompt_tokens": "prompt_tokens",
     "model_tokens": "model_tokens",
     "observation_tokens": "observation_tokens",
     "gold_recall": "gold_recall",

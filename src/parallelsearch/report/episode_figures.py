@@ -35,7 +35,7 @@ def pareto(study: Study) -> Drawing:
             points = group.assign(dataset=dataset, structure=structure)
             rows.append(points.assign(best=_unbeaten(points["llm_calls"], points["em"])))
     data = pd.concat(rows)[["dataset", "structure", "arm", "llm_calls", "em", "em_low", "em_high", "best"]]
-    shown = _structures(data)
+    shown = structures_of(data)
     look = styles(study.all_arms)
     with canvas(len(summaries), len(shown), 2.6 * len(shown) + 1, 2.9 * len(summaries) + 0.4) as (figure, axes):
         for line, dataset in zip(axes, summaries, strict=True):
@@ -54,7 +54,7 @@ def pareto(study: Study) -> Drawing:
                     )
                 edge = panel[panel["best"]].sort_values("llm_calls")
                 axis.step(edge["llm_calls"], edge["em"], where="post", color="#aaaaaa", linewidth=1, zorder=0)
-                _panel(axis, f"{structure} ({dataset})" if len(summaries) > 1 else structure, "LLM calls", "EM")
+                label_panel(axis, f"{structure} ({dataset})" if len(summaries) > 1 else structure, "LLM calls", "EM")
                 axis.set_ylim(-0.03, 1.05)
                 axis.margins(x=0.25)
         legend(figure, axes)
@@ -81,7 +81,7 @@ def critical_path(study: Study) -> Drawing:
     with canvas(1, len(rows), max(8.0, 5.2 * len(rows)), 3.4) as (figure, axes):
         for axis, dataset in zip(axes[0], study.datasets, strict=True):
             panel = data[data["dataset"] == dataset]
-            structures = _structures(panel)
+            structures = structures_of(panel)
             bars = panel.rename(columns={"critical_path_seconds": "value"})
             places = grouped_bars(axis, bars, structures, study.arms, look)
             for row in panel.to_dict("records"):
@@ -89,7 +89,7 @@ def critical_path(study: Study) -> Drawing:
                 axis.hlines(row["one_by_one_seconds"], place - half, place + half, color="black", linewidth=1.4)
             axis.set_xticks(range(len(structures)), structures)
             axis.grid(axis="x", visible=False)
-            _panel(axis, dataset, "", "seconds on the critical path")
+            label_panel(axis, dataset, "", "seconds on the critical path")
         legend(figure, axes)
     caption = (
         "Bars: every token and look-up of an episode at its mean price over all arms, a search turn paid once. Black"
@@ -145,7 +145,7 @@ def _distribution(study: Study, name: str, column: str, label: str, title: str) 
         for value, share in (counts.cumsum() / counts.sum()).items():
             rows.append({"dataset": dataset, "structure": structure, "arm": arm, label: value, "share": share})
     data = pd.DataFrame(rows)
-    panels = [structure for structure in _structures(data) if structure in _CURVED] or _structures(data)
+    panels = [structure for structure in structures_of(data) if structure in _CURVED] or structures_of(data)
     look = styles(study.all_arms)
     with canvas(len(study.datasets), len(panels), 4.2 * len(panels) + 0.6, 2.9 * len(study.datasets) + 0.4) as made:
         figure, axes = made
@@ -156,7 +156,7 @@ def _distribution(study: Study, name: str, column: str, label: str, title: str) 
                     curve = panel[panel["arm"] == arm]
                     if len(curve):
                         _steps(axis, curve[label].to_list(), curve["share"].to_list(), arm, look[arm])
-                _panel(axis, f"{structure} ({dataset})" if len(study.datasets) > 1 else structure, label, "share")
+                label_panel(axis, f"{structure} ({dataset})" if len(study.datasets) > 1 else structure, label, "share")
                 axis.set_ylim(-0.03, 1.05)
         legend(figure, axes)
     return Drawing(name, f"{label.capitalize()} of an episode: {title}; all seeds together.", figure, data)
@@ -183,11 +183,11 @@ def _unbeaten(calls: pd.Series, em: pd.Series) -> list[bool]:
     return [not any(c <= calls_ and e >= em_ and (c < calls_ or e > em_) for c, e in points) for calls_, em_ in points]
 
 
-def _structures(data: pd.DataFrame) -> list[str]:
+def structures_of(data: pd.DataFrame) -> list[str]:
     return [name for name in STRUCTURES if name in set(data["structure"])]
 
 
-def _panel(axis: Any, title: str, x: str, y: str) -> None:
+def label_panel(axis: Any, title: str, x: str, y: str) -> None:
     axis.set_title(title, fontsize=9)
     axis.set_xlabel(x)
     axis.set_ylabel(y)

@@ -13,9 +13,16 @@ from parallelsearch.errors import DataError
 from parallelsearch.evaluation.metrics import STRUCTURES
 from parallelsearch.records import Structure
 from parallelsearch.report.drawing import Drawing, canvas, grouped_bars, legend, styles
-from parallelsearch.report.episode_figures import confusion, critical_path, pareto, response_length, turn_distribution
+from parallelsearch.report.episode_figures import (
+    confusion,
+    critical_path,
+    pareto,
+    response_length,
+    turn_distribution,
+)
 from parallelsearch.report.study import Study
 from parallelsearch.report.tables import only_dataset
+from parallelsearch.report.top_k_figure import top_k
 
 # key in metrics.jsonl -> title of the panel
 CURVES = {
@@ -153,6 +160,7 @@ FIGURES: dict[str, Callable[[Study], Drawing]] = {
     "pareto": pareto,
     "critical_path": critical_path,
     "confusion": confusion,
+    "top_k": top_k,
 }
 
 

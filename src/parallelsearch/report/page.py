@@ -57,6 +57,8 @@ def render(study: Study, published: Path = PUBLISHED_DIR) -> str:
 
 def _tables(study: Study, published: Path) -> list[Table]:
     names = [f"{dataset}_{kind}" for dataset in study.datasets for kind in ("by_structure", "comparison")]
+    if len(study.datasets) > 1:
+        names.insert(0, "em_by_dataset")
     known = {subset.dataset for numbers in read_all_published(published) for subset in numbers.subsets.values()}
     names += [f"{dataset}_published" for dataset in study.datasets if dataset in known]
     if study.run_folders:

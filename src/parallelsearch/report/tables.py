@@ -48,11 +48,15 @@ def build(name: str, study: Study, published: Path = PUBLISHED_DIR) -> Table:
         return training_summary(study)
     if name.endswith("_published"):
         return published_table(study, name.removesuffix("_published"), published)
+    if name == "em_by_dataset":
+        return em_by_dataset(study)
     for suffix, builder in _BY_DATASET.items():
         if name.endswith(suffix):
             return builder(study, name.removesuffix(suffix))
     suffixes = [*_BY_DATASET, "_published"]
-    known = ", ".join(["ablation_grid", "training_summary", *(f"DATASET{suffix}" for suffix in suffixes)])
+    known = ", ".join(
+        ["em_by_dataset", "ablation_grid", "training_summary", *(f"DATASET{suffix}" for suffix in suffixes)]
+    )
     raise DataError(f"there is no table '{name}'; known tables: {known}.")
 
 
@@ -137,6 +141,24 @@ def ablation_grid(study: Study, published: Path = PUBLISHED_DIR) -> Table:
     }
     places = {name: 2 if "turns" in name else 3 for name in headers}
     return Table("ablation_grid", "Weights of the reward", pd.DataFrame(rows), notes, places, headers, True)
+
+
+def em_by_dataset(study: Study) -> Table:
+    """EM of every arm on every data set, all structures together, and the average over data sets (Table 2)."""
+    episodes = study.episodes[~study.episodes["failed"]]
+    frame = episodes.groupby(["arm", "seed", "dataset"])["em"].mean().unstack("dataset")
+    frame["average"] = frame.mean(axis=1, skipna=False)
+    sizes = ", ".join(
+        f"{dataset} {group['qid'].nunique()}" for dataset, group in episodes.groupby("dataset", sort=True)
+    )
+    notes = [
+        f"Questions: {sizes}. average: mean over the data sets, each counted once whatever its size.",
+        "Intervals, and how far published figures lie, are in the tables of each data set.",
+        *(f"{dataset}: {note}" for dataset in study.datasets for note in study.provenance_notes(dataset)),
+    ]
+    places = dict.fromkeys(frame.columns, 3)
+    ordered = metrics.in_order(frame.reset_index(), study.settings.arms)
+    return Table("em_by_dataset", "EM by data set", ordered, notes, places)
 
 
 def training_summary(study: Study) -> Table:
