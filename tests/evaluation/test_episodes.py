@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -166,6 +167,8 @@ def test_gold_recall_counts_only_passages_that_reached_the_model() -> None:
     assert recall(search(1, 7)) == 0.5
     assert recall() == 0.0
     assert recall(search(1), wanted=()) is None
+    by_title = replace(question(()), supporting_titles=("t1", "t9"))
+    assert gold_recall(Episode(by_title, (search(1, hidden=(9,)),), None, StopReason.TURN_LIMIT, False)) == 0.5
 
 
 def test_a_row_states_what_can_be_derived_from_the_episode(tmp_path: Path) -> None:

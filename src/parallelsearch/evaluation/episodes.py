@@ -182,14 +182,17 @@ def row_of(episode: Episode, reward: RewardBreakdown | None, arm: str, seed: int
 
 
 def gold_recall(episode: Episode) -> float | None:
-    """Share of the question's supporting passages that reached the model (0 to 1); None where they are not known."""
-    wanted = set(episode.question.supporting_ids)
-    if not wanted:
-        return None
-    shown = {
-        hit.passage.id for turn in episode.turns for query in turn.sub_queries for hit in query.hits[: query.shown]
-    }
-    return len(wanted & shown) / len(wanted)
+    """Share of the question's supporting passages that reached the model (0 to 1); None where they are not known.
+
+    By passage id where the question has ids of this corpus, else by title: any passage of a supporting page counts.
+    """
+    question = episode.question
+    passages = [
+        hit.passage for turn in episode.turns for query in turn.sub_queries for hit in query.hits[: query.shown]
+    ]
+    wanted: set[int | str] = set(question.supporting_ids or question.supporting_titles)
+    shown = {passage.id if question.supporting_ids else passage.title for passage in passages}
+    return len(wanted & shown) / len(wanted) if wanted else None
 
 
 def episode_of(row: dict[str, Any]) -> Episode:
