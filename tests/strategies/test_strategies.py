@@ -127,7 +127,9 @@ def test_search_is_the_agents_own_loop(byte_tokenizer, retriever):
     )
     episode = run("search", engine, retriever, prompt="examples", max_response_tokens=4000)
     assert (episode.answer, episode.decomposed, episode.llm_calls, episode.searches) == ("Oslo", True, 2, 1)
-    assert prompts(engine)[0].count("Question: ") == 3
+    prompt = prompts(engine)[0]
+    assert prompt.count("Question: ") == 3 and prompt.count("<information>") == 3
+    assert prompt.index(" ## Elbe length</search>") < prompt.rindex(QUESTION.text)
 
 
 @pytest.mark.parametrize(

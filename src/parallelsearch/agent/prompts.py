@@ -1,7 +1,8 @@
-"""The prompt templates. Each is one user message, put through the tokenizer's own chat template."""
+"""The prompt templates. Each is a user message, put through the tokenizer's own chat template."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from parallelsearch.errors import ConfigError
@@ -21,29 +22,37 @@ _ANSWER = (
     " <answer> Beijing </answer>. Question: {question}\n"
 )
 
+_IN_SHORT = (
+    "Think inside <think> and </think>. Then either search, with queries inside <search> and </search>, or answer, with"
+    " a few words inside <answer> and </answer>. Look up independent facts at once, with ## between the queries."
+    " Question: {question}\n"
+)
+# Worked examples that stand before the question as earlier turns of the chat: (question, transcript).
 _EXAMPLES = (
-    "Answer the question. First think inside <think> and </think>. Then either search, by writing queries inside"
-    " <search> and </search>, or answer, by writing a few words inside <answer> and </answer>. Look up independent"
-    " facts at once, with ## between the queries. Search results come inside <information> and </information>.\n\n"
-    "Question: Which river is longer, the Rhine or the Elbe?\n"
-    "<think> I need the lengths of two rivers.</think>\n<search> length of the Rhine ## length of the Elbe</search>\n"
-    "<information>The Rhine is about 1,230 km long. The Elbe is about 1,094 km long.</information>\n"
-    "<think> 1,230 is more than 1,094.</think>\n<answer> the Rhine</answer>\n\n"
-    "Question: Where was the composer of Fidelio born?\n"
-    "<think> I need the composer first.</think>\n<search> composer of Fidelio</search>\n"
-    "<information>Fidelio is the only opera by Ludwig van Beethoven.</information>\n"
-    "<think> It is Beethoven. I need his place of birth.</think>\n"
-    "<search> Ludwig van Beethoven place of birth</search>\n"
-    "<information>Ludwig van Beethoven was born in Bonn in 1770.</information>\n"
-    "<think> He was born in Bonn.</think>\n<answer> Bonn</answer>\n\n"
-    "Question: {question}\n"
+    (
+        "Which river is longer, the Rhine or the Elbe?",
+        "<think> I need the lengths of two rivers.</think>\n<search> Rhine length ## Elbe length</search>\n\n"
+        "<information>Results for Rhine length:\nDoc 1(Title: Rhine) The Rhine is about 1,230 km long.\n"
+        "Results for Elbe length:\nDoc 1(Title: Elbe) The Elbe is about 1,094 km long.\n</information>\n\n"
+        "<think> 1,230 km is more than 1,094 km.</think>\n<answer> the Rhine</answer>",
+    ),
+    (
+        "Where was the composer of Fidelio born?",
+        "<think> I need the composer first.</think>\n<search> composer of Fidelio</search>\n\n"
+        "<information>Results for composer of Fidelio:\nDoc 1(Title: Fidelio) Fidelio is the only opera by Ludwig van"
+        " Beethoven.\n</information>\n\n"
+        "<think> It is Beethoven. I need his place of birth.</think>\n<search> Beethoven place of birth</search>\n\n"
+        "<information>Results for Beethoven place of birth:\nDoc 1(Title: Ludwig van Beethoven) Beethoven was born in"
+        " Bonn in 1770.\n</information>\n\n"
+        "<think> He was born in Bonn.</think>\n<answer> Bonn</answer>",
+    ),
 )
 
 TEMPLATES = {
     "short": "Question: {question}\n",
     "search_r1": _PROTOCOL + _ANSWER,
     "parallel": _PROTOCOL + _DECOMPOSE + _ANSWER,
-    "examples": _EXAMPLES,
+    "examples": _IN_SHORT,
 }
 
 
@@ -56,18 +65,28 @@ def user_message(template: str, question: str) -> str:
 
 
 def prompt_text(template: str, question: str, tokenizer: Any) -> str:
-    """The whole prompt of a template, special tokens written out."""
-    return chat_prompt(user_message(template, question), tokenizer)
+    """The whole prompt of a template, special tokens written out; `examples` puts two answered questions before it."""
+    shown = _EXAMPLES if template == "examples" else ()
+    earlier = [(user_message(template, example), transcript) for example, transcript in shown]
+    return chat_prompt(user_message(template, question), tokenizer, earlier)
 
 
-def chat_prompt(message: str, tokenizer: Any) -> str:
-    """One user message as a prompt. A tokenizer without a chat template is a ConfigError."""
+def chat_prompt(message: str, tokenizer: Any, earlier: Sequence[tuple[str, str]] = ()) -> str:
+    """A user message as a prompt, after `earlier` pairs of message and reply.
+
+    A tokenizer without a chat template is a ConfigError.
+    """
     if not getattr(tokenizer, "chat_template", None):
         raise ConfigError(
             f"The tokenizer {getattr(tokenizer, 'name_or_path', '')!r} has no chat template;"
             " use a model whose tokenizer_config.json or chat_template.jinja holds one."
         )
-    messages = [{"role": "user", "content": message}]
+    messages = [
+        turn
+        for said, reply in earlier
+        for turn in ({"role": "user", "content": said}, {"role": "assistant", "content": reply})
+    ]
+    messages.append({"role": "user", "content": message})
     return tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True)
 
 

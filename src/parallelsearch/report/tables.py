@@ -83,7 +83,7 @@ def details(study: Study, dataset: str) -> Table:
     comparison = study.comparison(dataset)
     if len(comparison):
         summary = summary.merge(comparison, on=["arm", "seed", "structure"], how="left")
-    notes = [*_notes(study, dataset), _comparison_note(study)]
+    notes = [*_notes(study, dataset), _comparison_note(study), *_detectable(study, dataset)]
     title = f"{dataset}: all figures by arm and structure"
     return Table(f"{dataset}_details", title, summary, notes, merge_intervals=True)
 
