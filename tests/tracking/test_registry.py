@@ -14,6 +14,7 @@ from parallelsearch.evaluation.episodes import read_rows
 from parallelsearch.paths import Results
 from parallelsearch.tracking import registry
 from parallelsearch.tracking.collect import collect
+from parallelsearch.tracking.results import find
 from parallelsearch.tracking.store import Store
 
 
@@ -36,10 +37,11 @@ def test_a_trained_policy_becomes_a_version_once(results: Results, store: Store)
     assert float(version.tags["em"]) == pytest.approx(sum(em) / len(em), abs=5e-5)
     assert version.tags["seed"] == "0"
     assert store.client.get_registered_model("parallelsearch").description.startswith("The four-part reward")
-    collect(results.root, SETTINGS)
+    record = next(record for record in find(results.root) if record.arm == "parallelsearch")
+    registry.register(store, [(record, version.run_id)])
     assert len(store.client.search_model_versions("name = 'parallelsearch'")) == 1
     write_policy(results, "parallelsearch", 2.0)
-    assert collect(results.root, SETTINGS)["best_versions"] == {"parallelsearch": "2"}  # as good, and newer
+    assert registry.register(store, [(record, version.run_id)]) == {"parallelsearch": "2"}  # as good, and newer
 
 
 def test_best_is_the_highest_exact_match(results: Results, store: Store) -> None:
@@ -54,4 +56,4 @@ def test_best_is_the_highest_exact_match(results: Results, store: Store) -> None
 def test_an_unfinished_arm_is_not_registered(results: Results, store: Store) -> None:
     write_policy(results, "parallelsearch", 1.0)
     (results.train("parallelsearch", 0) / "done.json").unlink()
-    assert collect(results.root, SETTINGS)["best_versions"] == {}
+    assert registry.register(store, [(record, "no run") for record in find(results.root)]) == {}
