@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from typing import get_args
 
 import pytest
 from scripted import FailingRetriever, ScriptedEngine
 
 from parallelsearch.agent.engine import Sampling
-from parallelsearch.config import AgentConfig
+from parallelsearch.config import STRATEGIES, AgentConfig
 from parallelsearch.records import Action, Episode, Question, StopReason, Structure
 from parallelsearch.strategies.reading import concluded_answer, short_answer
 from parallelsearch.strategies.strategy import PROMPTED, answer
@@ -147,3 +148,7 @@ def test_search_is_the_agents_own_loop(byte_tokenizer, retriever):
 )
 def test_reading_an_answer(reply, short, concluded):
     assert (short_answer(reply), concluded_answer(reply)) == (short, concluded)
+
+
+def test_the_configuration_names_exactly_the_strategies_there_are():
+    assert set(get_args(STRATEGIES)) == {"search", *PROMPTED}
