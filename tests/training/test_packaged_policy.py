@@ -1,42 +1,16 @@
-"""A published language model out of a package: exported, loaded again, and it knows what it was trained on."""
+"""What is refused before a language model is taken out of a package; tests/workflow/test_real.py takes one out."""
 
 from __future__ import annotations
 
-import asyncio
 from pathlib import Path
 
 import pytest
 
-from parallelsearch.agent.engine import Sampling
-from parallelsearch.agent.hf_engine import HFEngine
-from parallelsearch.agent.prompts import chat_prompt
 from parallelsearch.errors import ConfigError, DataError, MismatchError
-from parallelsearch.files import read_json
 from parallelsearch.packages import packaged_file
 from parallelsearch.training.packaged_policy import export_packaged_policy
 
 NAME = "smollm2-135m-instruct"
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    pytest.importorskip("gguf")
-    out = tmp_path_factory.mktemp("policies") / NAME
-    manifest = export_packaged_policy(NAME, out)
-    assert manifest == read_json(out / "manifest.json")
-    assert manifest["parameters"] == 134_515_008  # the model card says 135 million
-    return out
-
-
-def test_the_exported_model_answers_through_the_engine(folder: Path) -> None:
-    engine = HFEngine.open(folder)
-    prompt = chat_prompt("What is the capital of France? Answer in one word.", engine.tokenizer)
-    assert prompt.endswith("<|im_start|>assistant\n")
-    ids = engine.tokenizer.encode(prompt, add_special_tokens=False)
-    made = asyncio.run(engine.generate(ids, max_tokens=12, stop=(), sampling=Sampling()))
-    engine.close()
-    assert "Paris" in engine.tokenizer.decode(made.token_ids)
-    assert made.finish_reason == "eos"
 
 
 def test_an_unknown_policy_is_named_with_the_known_ones(tmp_path: Path) -> None:
