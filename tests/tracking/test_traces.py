@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -9,7 +10,13 @@ from mlflow.entities import Trace
 from real_study import TRACKING as SETTINGS
 
 from parallelsearch.config import TrackingConfig
-from parallelsearch.evaluation.episodes import episode_of, read_rows
+from parallelsearch.evaluation.episodes import (
+    episode_of,
+    read_episodes,
+    read_provenance,
+    read_rows,
+    write_episodes,
+)
 from parallelsearch.paths import Results
 from parallelsearch.records import Episode
 from parallelsearch.tracking import traces as tracing
@@ -120,3 +127,18 @@ def test_a_trace_that_cannot_be_written_stops_nothing(
     again = collect(results.root, SETTINGS)
     assert again["failed_traces"] == []
     assert {run["traces"] for run in again["runs"]} == {3}
+
+
+def test_a_search_that_the_model_did_not_ask_for_has_no_generation(results: Results, store: Store) -> None:
+    source = results.episodes("search-r1", 0, "hotpotqa.dev")
+    episode, reward = next(pair for pair in read_episodes(source) if len(pair[0].turns) == 3)
+    first, *rest = episode.turns
+    by_itself = replace(first, text="", model_tokens=0, generate_seconds=0.0)
+    target = results.episodes("rag", 0, "hotpotqa.dev")
+    changed = [(replace(episode, turns=(by_itself, *rest)), reward)]
+    write_episodes(target, changed, arm="rag", seed=0, provenance=read_provenance(source))
+    summary = collect(results.root, SETTINGS)
+    assert summary["failed_traces"] == []
+    (trace,) = traces_of(store, run_of(summary, "rag")).values()
+    names = [span.name for span in trace.data.spans if not span.name.startswith("sub-query")]
+    assert sorted(names) == ["episode", "generation 2", "generation 3", "search 1", "search 2"]

@@ -88,8 +88,9 @@ def confirm_traces(store: Store, pending: Sequence[PendingTraces]) -> list[str]:
 
 def span_count(row: dict[str, Any]) -> int:
     """Number of spans of an episode's trace: itself, every generation, every search, every sub-query."""
-    searches = [turn["sub_queries"] for turn in row["turns"] if turn["sub_queries"]]
-    return 1 + len(row["turns"]) + len(searches) + sum(map(len, searches))
+    turns = episode_of(row).turns
+    searches = [turn.sub_queries for turn in turns if turn.sub_queries]
+    return 1 + sum(turn.generated for turn in turns) + len(searches) + sum(map(len, searches))
 
 
 def chosen_rows(result: ArmResult, limit: int) -> list[dict[str, Any]]:
@@ -147,23 +148,12 @@ def write_trace(store: Store, run_id: str, row: dict[str, Any], start: int) -> s
 
 
 def _write_turn(client: MlflowClient, root: Span, number: int, turn: Turn, start: int, context: int, shown: str) -> int:
-    """The spans of one turn; returns the end of the last one."""
+    """The spans of one turn; returns the end of the last one. A search without a generation has no generation span."""
     from mlflow.entities import SpanType
-    from mlflow.tracing.constant import SpanAttributeKey
 
-    usage = {"input_tokens": context, "output_tokens": turn.model_tokens, "total_tokens": context + turn.model_tokens}
-    generated = start + _duration(turn.generate_seconds)
-    span = client.start_span(
-        f"generation {number}",
-        root.trace_id,
-        root.span_id,
-        span_type=SpanType.LLM,
-        inputs={"prompt" if number == 1 else "observation": shown},
-        attributes={"action": turn.action.value, SpanAttributeKey.CHAT_USAGE: usage},
-        start_time_ns=start,
-    )
-    outputs = {"text": turn.text, "action": turn.action.value, "answer": turn.answer}
-    client.end_span(root.trace_id, span.span_id, outputs=outputs, end_time_ns=generated)
+    generated = start
+    if turn.generated:
+        generated = _write_generation(client, root, number, turn, start, context, shown)
     if not turn.sub_queries:
         return generated
     found = generated + _duration(turn.search_seconds)
@@ -189,6 +179,28 @@ def _write_turn(client: MlflowClient, root: Span, number: int, turn: Turn, start
         client.end_span(root.trace_id, span.span_id, outputs=_documents(query), end_time_ns=found)
     client.end_span(root.trace_id, search.span_id, outputs={"observation": turn.observation}, end_time_ns=found)
     return found
+
+
+def _write_generation(
+    client: MlflowClient, root: Span, number: int, turn: Turn, start: int, context: int, shown: str
+) -> int:
+    from mlflow.entities import SpanType
+    from mlflow.tracing.constant import SpanAttributeKey
+
+    usage = {"input_tokens": context, "output_tokens": turn.model_tokens, "total_tokens": context + turn.model_tokens}
+    end = start + _duration(turn.generate_seconds)
+    span = client.start_span(
+        f"generation {number}",
+        root.trace_id,
+        root.span_id,
+        span_type=SpanType.LLM,
+        inputs={"prompt" if number == 1 else "observation": shown},
+        attributes={"action": turn.action.value, SpanAttributeKey.CHAT_USAGE: usage},
+        start_time_ns=start,
+    )
+    outputs = {"text": turn.text, "action": turn.action.value, "answer": turn.answer}
+    client.end_span(root.trace_id, span.span_id, outputs=outputs, end_time_ns=end)
+    return end
 
 
 def _documents(query: SubQuery) -> list[dict[str, Any]]:
