@@ -10,7 +10,8 @@ import pytest
 
 from parallelsearch.config_files import CONFIG_DIR, merge, read_yaml
 from parallelsearch.errors import ConfigError
-from parallelsearch.planning import StudyPlan, canonical
+from parallelsearch.planning import StudyPlan
+from parallelsearch.settings_slices import canonical
 
 ROOT = Path(__file__).resolve().parents[1]
 

@@ -1,38 +1,27 @@
-"""What the workflow asks about a study: which jobs, over which files, each with the slice of settings that it reads.
+"""What the workflow asks about a study: which jobs there are, and over which files.
 
-The rules under workflow/rules stay free of logic. A costly rule's `params` is one of the canonical JSON slices made
-here: it changes exactly when a value that the job reads changes, so an edit reschedules only the jobs that it concerns.
+The rules under workflow/rules stay free of logic. What each kind of job reads of the configuration is in
+settings_slices.py.
 """
 
 from __future__ import annotations
 
-import json
 import re
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from parallelsearch.config import WARM_START, ArmConfig, RemoteFile, Section, StudyConfig
+from parallelsearch.config import WARM_START, ArmConfig, RemoteFile, StudyConfig
 from parallelsearch.config_files import CONFIG_DIR, declaration_file, load_arm, validate_study
 from parallelsearch.errors import ConfigError
 from parallelsearch.paths import Results
+from parallelsearch.settings_slices import SettingsSlices, split_of
 
 DATASET_TABLES = ("_by_structure", "_comparison", "_details", "_over_seeds", "_published")
 GEOWORLD_SPLITS = ("train", "dev", "test")
 
 
-def canonical(value: Any) -> str:
-    """JSON with sorted keys and no white space: equal settings give equal text."""
-    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
-
-
-def settings(section: Section, *fields: str) -> dict[str, Any]:
-    """The named fields of a section (all of them when none is named) as plain values."""
-    values = section.model_dump(mode="json")
-    return {name: values[name] for name in fields or values}
-
-
-class StudyPlan:
+class StudyPlan(SettingsSlices):
     """A validated study as the rules see it."""
 
     def __init__(self, study: StudyConfig, config_dir: Path = CONFIG_DIR) -> None:
@@ -236,61 +225,6 @@ class StudyPlan:
             return str(self.results.policy(policy.model))
         return f"{policy.model}@{policy.revision}" if policy.revision else policy.model
 
-    # Settings: the slice that each kind of job reads --------------------------------------------------------------
-
-    def geoworld_settings(self) -> str:
-        return canonical(settings(self.study.geoworld))
-
-    def question_sizes(self, question_set: str) -> str:
-        """What the file of a question set has to hold."""
-        dataset, split = split_of(question_set)
-        declared = self.study.datasets[dataset].splits.get(split)
-        return canonical(settings(declared, "questions", "structures") if declared else {})
-
-    def embed_settings(self) -> str:
-        return canonical(settings(self.study.embed, "tokens_per_batch"))
-
-    def index_settings(self) -> str:
-        return canonical(settings(self.study.index))
-
-    def warm_start_settings(self) -> str:
-        study = self.study
-        return canonical({key: settings(getattr(study, key)) for key in ("agent", "policy", "warm_start")})
-
-    def train_settings(self, name: str) -> str:
-        return canonical({**settings(self.arm(name)), "description": ""})
-
-    def evaluate_settings(self, name: str, published: bool = False) -> str:
-        """`published`: with the published protocol's temperature and truncation."""
-        source: StudyConfig | ArmConfig = self.study if name == WARM_START else self.arm(name)
-        answering = settings(self.study.evaluation, "limit", "drop_last", "temperature", "batch_size", "device")
-        if published and self.study.evaluation.published_protocol:
-            answering |= settings(self.study.evaluation.published_protocol)
-        return canonical({"agent": settings(source.agent), "reward": settings(source.reward), "evaluation": answering})
-
-    def judge_settings(self) -> str:
-        judge = self.study.evaluation.judge
-        return canonical(settings(judge) if judge else {})
-
-    def tracking_settings(self) -> str:
-        return canonical(settings(self.study.tracking))
-
-    def report_settings(self) -> str:
-        study = self.study
-        return canonical(
-            {
-                "baseline": study.baseline,
-                "arms": study.arms,
-                "descriptions": {name: self.arm(name).description for name in study.arms},
-                "evaluation": settings(study.evaluation, "confidence", "bootstrap_samples"),
-            }
-        )
-
-    def merged(self) -> str:
-        """The whole study with all its arms, complete."""
-        arms = {name: settings(self.arm(name)) for name in self.study.arms}
-        return canonical({"study": settings(self.study), "arms": arms})
-
     # Resources ----------------------------------------------------------------------------------------------------
 
     def gpus(self, name: str) -> int:
@@ -300,12 +234,6 @@ class StudyPlan:
 
     def nodes(self, name: str) -> int:
         return self.arm(name).training.nodes
-
-
-def split_of(question_set: str) -> tuple[str, str]:
-    """'hotpotqa.dev' -> ('hotpotqa', 'dev')."""
-    dataset, _, split = question_set.partition(".")
-    return dataset, split
 
 
 def _obtainable(file: RemoteFile, key: str) -> Path:

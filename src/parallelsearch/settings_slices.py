@@ -1,0 +1,91 @@
+"""The slice of the configuration that each kind of job reads, as canonical JSON.
+
+A costly rule's `params` is one of these: it changes exactly when a value that the job reads changes, so an edit
+reschedules only the jobs that it concerns.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from parallelsearch.config import WARM_START, ArmConfig, Section, StudyConfig
+
+
+def canonical(value: Any) -> str:
+    """JSON with sorted keys and no white space: equal settings give equal text."""
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+
+
+def settings(section: Section, *fields: str) -> dict[str, Any]:
+    """The named fields of a section (all of them when none is named) as plain values."""
+    values = section.model_dump(mode="json")
+    return {name: values[name] for name in fields or values}
+
+
+def split_of(question_set: str) -> tuple[str, str]:
+    """'hotpotqa.dev' -> ('hotpotqa', 'dev')."""
+    dataset, _, split = question_set.partition(".")
+    return dataset, split
+
+
+class SettingsSlices:
+    """The slices of a validated study; StudyPlan adds jobs and files, and how an arm is found."""
+
+    study: StudyConfig
+
+    def arm(self, name: str) -> ArmConfig:
+        raise NotImplementedError
+
+    def geoworld_settings(self) -> str:
+        return canonical(settings(self.study.geoworld))
+
+    def question_sizes(self, question_set: str) -> str:
+        """What the file of a question set has to hold."""
+        dataset, split = split_of(question_set)
+        declared = self.study.datasets[dataset].splits.get(split)
+        return canonical(settings(declared, "questions", "structures") if declared else {})
+
+    def embed_settings(self) -> str:
+        return canonical(settings(self.study.embed, "tokens_per_batch"))
+
+    def index_settings(self) -> str:
+        return canonical(settings(self.study.index))
+
+    def warm_start_settings(self) -> str:
+        study = self.study
+        return canonical({key: settings(getattr(study, key)) for key in ("agent", "policy", "warm_start")})
+
+    def train_settings(self, name: str) -> str:
+        return canonical({**settings(self.arm(name)), "description": ""})
+
+    def evaluate_settings(self, name: str, published: bool = False) -> str:
+        """`published`: with the published protocol's temperature and truncation."""
+        source: StudyConfig | ArmConfig = self.study if name == WARM_START else self.arm(name)
+        answering = settings(self.study.evaluation, "limit", "drop_last", "temperature", "batch_size", "device")
+        if published and self.study.evaluation.published_protocol:
+            answering |= settings(self.study.evaluation.published_protocol)
+        return canonical({"agent": settings(source.agent), "reward": settings(source.reward), "evaluation": answering})
+
+    def judge_settings(self) -> str:
+        judge = self.study.evaluation.judge
+        return canonical(settings(judge) if judge else {})
+
+    def tracking_settings(self) -> str:
+        return canonical(settings(self.study.tracking))
+
+    def report_settings(self) -> str:
+        study = self.study
+        return canonical(
+            {
+                "baseline": study.baseline,
+                "arms": study.arms,
+                "descriptions": {name: self.arm(name).description for name in study.arms},
+                "evaluation": settings(study.evaluation, "confidence", "bootstrap_samples"),
+            }
+        )
+
+    def merged(self) -> str:
+        """The whole study with all its arms, complete."""
+        arms = {name: settings(self.arm(name)) for name in self.study.arms}
+        return canonical({"study": settings(self.study), "arms": arms})
