@@ -13,10 +13,10 @@ from small_study import CONFIG, DUPLICATED, ENCODER, REAL_PASSAGES, Study
 
 from parallelsearch.config import IndexConfig
 from parallelsearch.corpus.passages import build_corpus
-from parallelsearch.retrieval.embeddings import embed_shard, write_embeddings_manifest
-from parallelsearch.retrieval.encoder import Encoder
-from parallelsearch.retrieval.export import export_encoder
-from parallelsearch.retrieval.index import write_index
+from parallelsearch.retrieval.encoding.embeddings import embed_shard, write_embeddings_manifest
+from parallelsearch.retrieval.encoding.encoder import Encoder
+from parallelsearch.retrieval.encoding.export import export_encoder
+from parallelsearch.retrieval.indexes.stored_index import write_index
 from parallelsearch.retrieval.retriever import LocalRetriever
 
 

@@ -13,7 +13,7 @@ from small_study import DUPLICATED, Study
 from parallelsearch.config import IndexConfig
 from parallelsearch.errors import RetrieverError
 from parallelsearch.records import Hit
-from parallelsearch.retrieval.index import write_index
+from parallelsearch.retrieval.indexes.stored_index import write_index
 from parallelsearch.retrieval.retriever import LocalRetriever, Retriever, _next_batch, _Request
 
 

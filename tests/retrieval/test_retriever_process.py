@@ -8,7 +8,7 @@ import httpx
 import pytest
 
 from parallelsearch.errors import RetrieverError
-from parallelsearch.retrieval.client import HttpRetriever
+from parallelsearch.retrieval.serving.client import HttpRetriever
 from parallelsearch.training.retriever_process import served_index
 
 

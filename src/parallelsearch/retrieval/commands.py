@@ -41,7 +41,7 @@ def export(
     out_dir: Path = typer.Argument(help="Folder for weights, tokenizer and manifest.json."),
 ) -> None:
     """Write the declared encoder to OUT_DIR in Hugging Face layout."""
-    from parallelsearch.retrieval.export import export_encoder
+    from parallelsearch.retrieval.encoding.export import export_encoder
 
     manifest = export_encoder(name, out_dir)
     typer.echo(f"{out_dir}: {manifest['model']}, {manifest['dim']} dimensions")
@@ -59,7 +59,7 @@ def embed(
     """Encode one shard of a corpus; a finished shard is not done again."""
     from parallelsearch.config import EmbedConfig
     from parallelsearch.config_files import from_json
-    from parallelsearch.retrieval.embeddings import embed_shard
+    from parallelsearch.retrieval.encoding.embeddings import embed_shard
 
     config = from_json(EmbedConfig, settings, "--settings")
     done = embed_shard(corpus_dir, encoder_dir, out_dir, shard, of, config.tokens_per_batch, device or None)
@@ -73,7 +73,7 @@ def embed_manifest(
     of: int = typer.Option(1, help="Number of shards."),
 ) -> None:
     """Check all shards and write their manifest."""
-    from parallelsearch.retrieval.embeddings import write_embeddings_manifest
+    from parallelsearch.retrieval.encoding.embeddings import write_embeddings_manifest
 
     manifest = write_embeddings_manifest(corpus_dir, encoder_dir, out_dir, of)
     typer.echo(f"{out_dir}: {manifest['rows']} vectors in {of} shards")
@@ -89,7 +89,7 @@ def build(
     """Build a search index over embeddings and measure it against exact search."""
     from parallelsearch.config import IndexConfig
     from parallelsearch.config_files import from_json
-    from parallelsearch.retrieval.index import write_index
+    from parallelsearch.retrieval.indexes.stored_index import write_index
 
     config = from_json(IndexConfig, settings, "--settings")
     manifest = write_index(corpus_dir, embeddings_dir, out_dir, config)
@@ -104,7 +104,7 @@ def plan(
     dim: int = typer.Option(help="Size of a vector.", min=1),
 ) -> None:
     """Say how much memory each kind of index takes."""
-    from parallelsearch.retrieval.index_plan import embedding_bytes, index_needs
+    from parallelsearch.retrieval.indexes.plan import embedding_bytes, index_needs
 
     gib = 2**30
     typer.echo(f"{rows} vectors of {dim}; embeddings on disk: {embedding_bytes(rows, dim) / gib:.2f} GiB")
@@ -122,6 +122,6 @@ def serve_index(
     device: str = typer.Option("", help="cpu or cuda; default: cuda where there is one."),
 ) -> None:
     """Answer searches over HTTP until stopped."""
-    from parallelsearch.retrieval.server import serve
+    from parallelsearch.retrieval.serving.server import serve
 
     serve(index_dir, host, port, ready_file, top_k, device or None, announce=lambda line: typer.echo(line, err=True))

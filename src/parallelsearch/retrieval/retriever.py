@@ -11,8 +11,8 @@ from typing import Protocol, runtime_checkable
 
 from parallelsearch.errors import RetrieverError
 from parallelsearch.records import Hit
-from parallelsearch.retrieval.encoder import Encoder
-from parallelsearch.retrieval.index import StoredIndex
+from parallelsearch.retrieval.encoding.encoder import Encoder
+from parallelsearch.retrieval.indexes.stored_index import StoredIndex
 
 MAX_QUERIES_PER_BATCH = 512
 

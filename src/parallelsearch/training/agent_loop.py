@@ -145,7 +145,7 @@ def read_settings(path: str) -> LoopSettings:
 def open_retriever(settings: LoopSettings) -> Retriever:
     """The index in this process, or a client of the retriever server; opened once in each process."""
     if settings.retriever_url:
-        from parallelsearch.retrieval.client import HttpRetriever
+        from parallelsearch.retrieval.serving.client import HttpRetriever
 
         return HttpRetriever(settings.retriever_url)
     from parallelsearch.retrieval.retriever import LocalRetriever

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from parallelsearch.retrieval.encoder import has_bf16_instructions
+from parallelsearch.retrieval.encoding.encoder import has_bf16_instructions
 from parallelsearch.training.demonstration_batches import IGNORED, Padded
 
 if TYPE_CHECKING:

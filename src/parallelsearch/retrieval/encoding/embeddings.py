@@ -12,7 +12,7 @@ import numpy as np
 from parallelsearch.corpus.passages import Corpus
 from parallelsearch.errors import DataError, MismatchError
 from parallelsearch.files import MANIFEST, read_json, replacing, sha256, write_json
-from parallelsearch.retrieval.encoder import TOKENS_PER_BATCH, Encoder
+from parallelsearch.retrieval.encoding.encoder import TOKENS_PER_BATCH, Encoder
 
 DTYPE = np.float16
 PASSAGES_PER_BLOCK = 4096

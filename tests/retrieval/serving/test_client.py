@@ -17,7 +17,7 @@ import pytest
 
 from parallelsearch.errors import RetrieverError
 from parallelsearch.records import Passage
-from parallelsearch.retrieval.client import HttpRetriever
+from parallelsearch.retrieval.serving.client import HttpRetriever
 
 DOCUMENT = {"id": "7", "contents": '"Ron ""Amen-Ra"" Lawrence"\nHe said ""no"".'}
 

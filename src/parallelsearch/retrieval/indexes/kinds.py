@@ -12,7 +12,7 @@ from parallelsearch.config import IndexConfig
 from parallelsearch.errors import ConfigError
 
 if TYPE_CHECKING:
-    from parallelsearch.retrieval.embeddings import Embeddings
+    from parallelsearch.retrieval.encoding.embeddings import Embeddings
 
 TRAINING_VECTORS_PER_LIST = 64
 TRAINING_SEED = 0

@@ -12,10 +12,10 @@ from small_study import DUPLICATED, Study
 from parallelsearch.config import IndexConfig
 from parallelsearch.errors import ConfigError, DataError, MismatchError, UserError
 from parallelsearch.files import MANIFEST, read_json, sha256, write_json
-from parallelsearch.retrieval.embeddings import DTYPE, Embeddings, shard_path
-from parallelsearch.retrieval.index import StoredIndex, measure, write_index
-from parallelsearch.retrieval.index_kinds import build_index, complete_parameters, exact_neighbours
-from parallelsearch.retrieval.index_plan import index_needs
+from parallelsearch.retrieval.encoding.embeddings import DTYPE, Embeddings, shard_path
+from parallelsearch.retrieval.indexes.kinds import build_index, complete_parameters, exact_neighbours
+from parallelsearch.retrieval.indexes.plan import index_needs
+from parallelsearch.retrieval.indexes.stored_index import StoredIndex, measure, write_index
 
 ROWS, DIM = 3000, 24
 

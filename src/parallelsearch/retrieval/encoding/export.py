@@ -9,7 +9,7 @@ from parallelsearch.config_files import CONFIG_DIR
 from parallelsearch.errors import DataError
 from parallelsearch.files import MANIFEST, replacing, sha256, write_json
 from parallelsearch.packages import packaged_file
-from parallelsearch.retrieval.declaration import EncoderDeclaration, load_declaration
+from parallelsearch.retrieval.encoding.declaration import EncoderDeclaration, load_declaration
 
 WEIGHTS = "model.safetensors"
 TOKENIZER = "tokenizer.json"
@@ -58,7 +58,7 @@ def _export_package(name: str, declaration: EncoderDeclaration, folder: Path) ->
     import torch
     from transformers import BertConfig, BertModel, PreTrainedTokenizerFast
 
-    from parallelsearch.retrieval.four_bit_e5 import read_four_bit_model, unigram_tokenizer
+    from parallelsearch.retrieval.encoding.four_bit_e5 import read_four_bit_model, unigram_tokenizer
 
     source = read_four_bit_model(package_file(name, declaration))
     shape, words = source.shape, source.vocabulary

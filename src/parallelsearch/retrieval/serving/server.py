@@ -21,7 +21,7 @@ from prometheus_client import CollectorRegistry, Counter, Histogram, generate_la
 from parallelsearch.errors import RetrieverError
 from parallelsearch.files import write_json
 from parallelsearch.retrieval.retriever import LocalRetriever, Retriever
-from parallelsearch.retrieval.wire import DEFAULT_TOP_K, RetrieveRequest, reply_body
+from parallelsearch.retrieval.serving.wire import DEFAULT_TOP_K, RetrieveRequest, reply_body
 
 GRACE_SECONDS = 10
 LOOPBACK = "127.0.0.1"

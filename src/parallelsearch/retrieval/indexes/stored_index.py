@@ -12,14 +12,14 @@ from parallelsearch.config import IndexConfig
 from parallelsearch.corpus.passages import PASSAGES, Corpus
 from parallelsearch.errors import DataError
 from parallelsearch.files import MANIFEST, read_json, replacing, sha256, write_json
-from parallelsearch.retrieval.embeddings import (
+from parallelsearch.retrieval.encoding.embeddings import (
     Embeddings,
     encoder_identity,
     relative_to,
     require_same,
     require_same_encoder,
 )
-from parallelsearch.retrieval.index_kinds import (
+from parallelsearch.retrieval.indexes.kinds import (
     EXACT_KINDS,
     apply_search_parameters,
     build_index,

@@ -18,14 +18,14 @@ from small_study import Study
 from parallelsearch.corpus.passages import Corpus
 from parallelsearch.errors import DataError, MismatchError
 from parallelsearch.files import MANIFEST, read_json, sha256, write_json
-from parallelsearch.retrieval.embeddings import (
+from parallelsearch.retrieval.encoding.embeddings import (
     Embeddings,
     embed_shard,
     shard_path,
     shard_rows,
     write_embeddings_manifest,
 )
-from parallelsearch.retrieval.encoder import Encoder
+from parallelsearch.retrieval.encoding.encoder import Encoder
 
 
 @given(st.integers(0, 10_000), st.integers(1, 64))

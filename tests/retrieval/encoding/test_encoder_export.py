@@ -14,10 +14,10 @@ from small_study import CONFIG, ENCODER
 from parallelsearch.errors import ConfigError, DataError, MismatchError
 from parallelsearch.files import MANIFEST, read_json, sha256
 from parallelsearch.records import Passage
-from parallelsearch.retrieval.declaration import load_declaration
-from parallelsearch.retrieval.encoder import Encoder, passage_text
-from parallelsearch.retrieval.export import export_encoder, package_file
-from parallelsearch.retrieval.four_bit_e5 import dequantise, read_four_bit_model
+from parallelsearch.retrieval.encoding.declaration import load_declaration
+from parallelsearch.retrieval.encoding.encoder import Encoder, passage_text
+from parallelsearch.retrieval.encoding.export import export_encoder, package_file
+from parallelsearch.retrieval.encoding.four_bit_e5 import dequantise, read_four_bit_model
 
 TEXTS = [
     "How many people live in Reykjavík?",

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from parallelsearch.records import Passage
-from parallelsearch.retrieval.encoder import Encoder, length_sorted_batches
+from parallelsearch.retrieval.encoding.encoder import Encoder, length_sorted_batches
 
 QUESTIONS = ["Who wrote Faust?", "When was the Eiffel Tower built, and by whom?", "Capital of Peru"]
 
@@ -56,7 +56,7 @@ def test_repeated_queries_come_from_the_cache(encoder: Encoder, monkeypatch: pyt
 
 
 def test_the_cache_forgets_the_oldest(encoder: Encoder, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("parallelsearch.retrieval.encoder.CACHED_QUERIES", 2)
+    monkeypatch.setattr("parallelsearch.retrieval.encoding.encoder.CACHED_QUERIES", 2)
     encoder._cache.clear()
     encoder.encode_queries(QUESTIONS)
     encoder.encode_queries(QUESTIONS[1:2])

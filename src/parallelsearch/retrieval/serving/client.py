@@ -15,7 +15,7 @@ from tenacity import AsyncRetrying, retry_if_exception_type, stop_after_attempt,
 from parallelsearch.errors import RetrieverError
 from parallelsearch.files import read_json
 from parallelsearch.records import Hit
-from parallelsearch.retrieval.wire import read_reply
+from parallelsearch.retrieval.serving.wire import read_reply
 
 HEAD_CHARACTERS = 160
 # Failures of the connection itself: a search changes nothing on the server, so that it may be sent again.

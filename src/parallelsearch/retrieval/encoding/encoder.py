@@ -14,7 +14,7 @@ import numpy as np
 from parallelsearch.errors import DataError, MismatchError
 from parallelsearch.files import MANIFEST, read_json, sha256
 from parallelsearch.records import Passage
-from parallelsearch.retrieval.export import TOKENIZER
+from parallelsearch.retrieval.encoding.export import TOKENIZER
 
 if TYPE_CHECKING:
     import torch

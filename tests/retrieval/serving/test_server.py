@@ -19,8 +19,8 @@ import pytest
 from small_study import Study
 
 from parallelsearch.errors import RetrieverError
-from parallelsearch.retrieval.client import HttpRetriever
 from parallelsearch.retrieval.retriever import LocalRetriever
+from parallelsearch.retrieval.serving.client import HttpRetriever
 
 START_SECONDS = 120
 TWO = ["drummers of rock bands", "a long list of items"]

@@ -1,0 +1,1 @@
+"""Texts -> vectors: the declared encoders, their export, and the embeddings of a corpus in shards."""

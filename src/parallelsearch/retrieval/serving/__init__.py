@@ -1,0 +1,1 @@
+"""The retriever behind HTTP: server, wire format, client."""
