@@ -72,7 +72,11 @@ def split_contents(contents: str) -> TitledText:
 
 
 def join_contents(title: str, text: str) -> str:
-    """Title and text as the `contents` that Search-R1's clients split again: quoted title, line break, text."""
+    """Title and text as a row of the published wiki-18: quoted title, line break, text, quotes inside doubled.
+
+    `split_contents` gives title and text back.
+    """
+    title, text = title.replace('"', '""'), text.replace('"', '""')
     return f'"{title}"\n{text}'
 
 

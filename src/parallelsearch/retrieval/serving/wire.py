@@ -1,7 +1,7 @@
 """The request and reply of `/retrieve`, as Search-R1's retrieval server and its clients speak it.
 
-With scores a hit is {"document": {"id", "contents"}, "score"}, without it is the document alone. Our documents
-also have `title` and `text`, so that our client need not split `contents`.
+With scores a hit is {"document": {"id", "contents"}, "score"}, without it is the document alone; `contents` is written as
+in the published wiki-18 (see `join_contents`). Documents of other servers may also have `title` and `text`.
 """
 
 from __future__ import annotations
@@ -42,12 +42,7 @@ def read_reply(body: Any, queries: int, place: str) -> list[list[Hit]]:
 
 def _hit_body(hit: Hit, return_scores: bool) -> dict[str, Any]:
     passage = hit.passage
-    document = {
-        "id": str(passage.id),
-        "contents": join_contents(passage.title, passage.text),
-        "title": passage.title,
-        "text": passage.text,
-    }
+    document = {"id": str(passage.id), "contents": join_contents(passage.title, passage.text)}
     return {"document": document, "score": hit.score} if return_scores else document
 
 
