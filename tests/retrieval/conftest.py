@@ -13,9 +13,10 @@ from small_study import CONFIG, DUPLICATED, ENCODER, REAL_PASSAGES, Study
 
 from parallelsearch.config import IndexConfig
 from parallelsearch.corpus.passages import build_corpus
-from parallelsearch.retrieval.encoding.embeddings import embed_shard, write_embeddings_manifest
+from parallelsearch.retrieval.encoding.embeddings import write_embeddings_manifest
 from parallelsearch.retrieval.encoding.encoder import Encoder
 from parallelsearch.retrieval.encoding.export import export_encoder
+from parallelsearch.retrieval.encoding.shards import embed_shard
 from parallelsearch.retrieval.indexes.stored_index import write_index
 from parallelsearch.retrieval.retriever import LocalRetriever
 

@@ -59,7 +59,7 @@ def embed(
     """Encode one shard of a corpus; a finished shard is not done again."""
     from parallelsearch.config import EmbedConfig
     from parallelsearch.config_files import from_json
-    from parallelsearch.retrieval.encoding.embeddings import embed_shard
+    from parallelsearch.retrieval.encoding.shards import embed_shard
 
     config = from_json(EmbedConfig, settings, "--settings")
     done = embed_shard(corpus_dir, encoder_dir, out_dir, shard, of, config.tokens_per_batch, device or None)

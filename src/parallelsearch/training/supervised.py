@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from parallelsearch.retrieval.encoding.encoder import has_bf16_instructions
+from parallelsearch.retrieval.encoding.encoder import fastest_precision
 from parallelsearch.training.demonstration_batches import IGNORED, Padded
 
 if TYPE_CHECKING:
@@ -64,7 +64,9 @@ class SupervisedSteps:
 
         targets = part.ids[:, 1:]
         # Without its cache, which all threads would share: weights are used once in a pass anyway.
-        with torch.autocast("cpu", dtype=torch.bfloat16, enabled=has_bf16_instructions(), cache_enabled=False):
+        with torch.autocast(
+            "cpu", dtype=torch.bfloat16, enabled=fastest_precision("cpu") == "bfloat16", cache_enabled=False
+        ):
             hidden = self.model.model(input_ids=part.ids, attention_mask=part.mask).last_hidden_state[:, :-1]
             own, right = self._token_loss(hidden, targets, part.labels[:, 1:] != IGNORED)
             loss = own / own_tokens

@@ -34,7 +34,7 @@ def test_vectors_are_unit_length_float32_in_the_order_of_the_texts(encoder: Enco
     vectors = encoder.encode_queries(QUESTIONS)
     assert vectors.shape == (3, 384) and vectors.dtype == np.float32
     assert np.allclose(np.linalg.norm(vectors, axis=1), 1, atol=1e-5)
-    single = np.concatenate([encoder._encode([f"query: {q}"], 2048) for q in QUESTIONS])
+    single = np.concatenate([encoder.encode_tokens(encoder._tokenise([f"query: {q}"])) for q in QUESTIONS])
     assert (vectors * single).sum(1).min() > 0.9999
     assert (vectors[0] * single[1]).sum() < 0.95
 
@@ -47,8 +47,8 @@ def test_no_texts_give_no_rows(encoder: Encoder) -> None:
 def test_repeated_queries_come_from_the_cache(encoder: Encoder, monkeypatch: pytest.MonkeyPatch) -> None:
     encoder._cache.clear()
     encoded: list[str] = []
-    original = encoder._encode
-    monkeypatch.setattr(encoder, "_encode", lambda texts, *rest: (encoded.extend(texts), original(texts, *rest))[1])
+    original = encoder._tokenise
+    monkeypatch.setattr(encoder, "_tokenise", lambda texts: (encoded.extend(texts), original(texts))[1])
     first = encoder.encode_queries([QUESTIONS[0], QUESTIONS[1], QUESTIONS[0]])
     again = encoder.encode_queries([QUESTIONS[1], QUESTIONS[2]])
     assert encoded == [f"query: {q}" for q in QUESTIONS]

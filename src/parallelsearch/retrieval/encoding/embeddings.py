@@ -1,4 +1,4 @@
-"""Embeddings of a corpus in shards that are encoded one by one and survive a kill; the manifest joins them."""
+"""The embeddings of a corpus: shards that shards.py wrote one by one, and the manifest that joins them."""
 
 from __future__ import annotations
 
@@ -11,11 +11,9 @@ import numpy as np
 
 from parallelsearch.corpus.passages import Corpus
 from parallelsearch.errors import DataError, MismatchError
-from parallelsearch.files import MANIFEST, read_json, replacing, sha256, write_json
-from parallelsearch.retrieval.encoding.encoder import TOKENS_PER_BATCH, Encoder
+from parallelsearch.files import MANIFEST, read_json, sha256, write_json
 
 DTYPE = np.float16
-PASSAGES_PER_BLOCK = 4096
 EMBED_AGAIN = "rerun `parallelsearch embed` and `parallelsearch embed-manifest`"
 
 
@@ -32,47 +30,6 @@ def encoder_identity(manifest: dict[str, Any]) -> dict[str, Any]:
     """What of an encoder's manifest decides the vectors: any difference makes them incomparable."""
     keys = ("name", "model", "revision", "query_prefix", "passage_prefix", "pooling", "max_tokens", "normalize", "dim")
     return {**{key: manifest.get(key) for key in keys}, "files": manifest["files"]}
-
-
-def embed_shard(
-    corpus_dir: Path,
-    encoder_dir: Path,
-    out_dir: Path,
-    shard: int,
-    of: int,
-    tokens_per_batch: int = TOKENS_PER_BATCH,
-    device: str | None = None,
-) -> bool:
-    """Writes shard-{shard}-of-{of}.npy (float16 [rows of the shard, dim]) and, last, its description beside it.
-
-    Returns False without work when the shard was finished from the same corpus and encoder before.
-    """
-    if not 0 <= shard < of:
-        raise DataError(f"shard is {shard} of {of}; shards are numbered from 0 to {of - 1}.")
-    corpus = Corpus(corpus_dir)
-    start, stop = shard_rows(len(corpus), shard, of)
-    identity = {
-        "corpus_sha256": corpus.sha256,
-        "encoder": encoder_identity(read_json(Path(encoder_dir) / MANIFEST)),
-        "shard": shard,
-        "of": of,
-        "rows": [start, stop],
-    }
-    path = shard_path(out_dir, shard, of)
-    if _finished(path, identity):
-        return False
-    path.with_suffix(".json").unlink(missing_ok=True)
-    encoder = Encoder.open(encoder_dir, device)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    for abandoned in path.parent.glob(f".{path.name}.*.partial"):  # of a run that was killed
-        abandoned.unlink()
-    with replacing(path) as partial:
-        vectors = np.lib.format.open_memmap(partial, mode="w+", dtype=DTYPE, shape=(stop - start, encoder.dim))
-        _encode_rows(corpus, encoder, vectors, start, stop, tokens_per_batch, f"shard {shard} of {of}")
-        vectors.flush()
-        del vectors
-    write_json(path.with_suffix(".json"), {**identity, "sha256": sha256(path), "bytes": path.stat().st_size})
-    return True
 
 
 def write_embeddings_manifest(corpus_dir: Path, encoder_dir: Path, out_dir: Path, of: int) -> dict[str, Any]:
@@ -162,29 +119,3 @@ def require_same_encoder(
     """`require_same` for two encoder identities: names the first setting that differs."""
     for key in left_value:
         require_same(f"encoder {key}", left, left_value[key], right, right_value.get(key), next_step)
-
-
-def _finished(path: Path, identity: dict[str, Any]) -> bool:
-    note = path.with_suffix(".json")
-    if not path.is_file() or not note.is_file():
-        return False
-    found = read_json(note)
-    same = all(found.get(key) == value for key, value in identity.items())
-    return same and found["bytes"] == path.stat().st_size and found["sha256"] == sha256(path)
-
-
-def _encode_rows(
-    corpus: Corpus, encoder: Encoder, vectors: np.ndarray, start: int, stop: int, tokens_per_batch: int, label: str
-) -> None:
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns) as progress:
-        task = progress.add_task(label, total=stop - start)
-        row = 0
-        for passages in corpus.rows(start, stop, PASSAGES_PER_BLOCK):
-            block = encoder.encode_passages(passages, tokens_per_batch, lambda n: progress.advance(task, n))
-            vectors[row : row + len(passages)] = block
-            row += len(passages)
-    if row != stop - start:
-        raise DataError(f"{corpus.path} gave {row} passages for rows {start} to {stop}; rebuild the corpus.")

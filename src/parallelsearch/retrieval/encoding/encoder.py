@@ -45,6 +45,7 @@ class Encoder:
         self.dim: int = manifest["dim"]
         self.max_tokens: int = manifest["max_tokens"]
         self.device = device
+        self.precision = str(next(model.parameters()).dtype).removeprefix("torch.")
         self._model = model
         self._pad: int = getattr(model.config, "pad_token_id", None) or 0
         self._tokenizer = Tokenizer.from_file(str(folder / TOKENIZER))
@@ -57,7 +58,7 @@ class Encoder:
     def open(cls, folder: Path, device: str | None = None) -> Encoder:
         """Loads the folder that `encoder export` wrote, on `device` (default: the GPU if there is one).
 
-        bfloat16 on GPUs and on processors with bfloat16 instructions, float32 elsewhere.
+        In the fastest precision that the device computes in (see `fastest_precision`).
         """
         import torch
         from transformers import AutoConfig, AutoModel
@@ -74,7 +75,7 @@ class Encoder:
                     f"{folder / part} has sha256 {found}, but its manifest says {digest}; {EXPORT_AGAIN}."
                 )
         device = device or ("cuda" if torch.cuda.is_available() else "cpu")
-        dtype = torch.bfloat16 if device != "cpu" or has_bf16_instructions() else torch.float32
+        dtype = getattr(torch, fastest_precision(device))
         config = AutoConfig.from_pretrained(folder, local_files_only=True)
         head: dict[str, Any] = {"add_pooling_layer": False} if config.model_type in POOLED_MODEL_TYPES else {}
         model = AutoModel.from_pretrained(folder, dtype=dtype, local_files_only=True, **head).to(device).eval()
@@ -92,8 +93,12 @@ class Encoder:
         progress: Callable[[int], None] | None = None,
     ) -> np.ndarray:
         """float32 [len(passages), dim]; `progress` is called with the number of passages just finished."""
+        return self.encode_tokens(self.tokenise_passages(passages), tokens_per_batch, progress)
+
+    def tokenise_passages(self, passages: Sequence[Passage]) -> list[list[int]]:
+        """Token ids of each passage with its prefix, at most `max_tokens` of them."""
         prefix = self.manifest["passage_prefix"]
-        return self._encode([prefix + passage_text(p) for p in passages], tokens_per_batch, progress)
+        return self._tokenise([prefix + passage_text(p) for p in passages])
 
     def encode_queries(self, queries: Sequence[str], tokens_per_batch: int = TOKENS_PER_BATCH) -> np.ndarray:
         """float32 [len(queries), dim]. The most recent 20,000 different queries are kept."""
@@ -102,7 +107,8 @@ class Encoder:
             found = {query: self._cache[query] for query in queries if query in self._cache}
         new = [query for query in dict.fromkeys(queries) if query not in found]
         if new:
-            found.update(zip(new, self._encode([prefix + q for q in new], tokens_per_batch), strict=True))
+            tokens = self._tokenise([prefix + query for query in new])
+            found.update(zip(new, self.encode_tokens(tokens, tokens_per_batch), strict=True))
         with self._lock:
             for query in dict.fromkeys(queries):
                 self._cache[query] = found[query]
@@ -111,23 +117,29 @@ class Encoder:
                 self._cache.popitem(last=False)
         return np.stack([found[query] for query in queries]) if queries else np.zeros((0, self.dim), np.float32)
 
-    def _encode(
-        self, texts: list[str], tokens_per_batch: int, progress: Callable[[int], None] | None = None
+    def encode_tokens(
+        self,
+        tokens: Sequence[Sequence[int]],
+        tokens_per_batch: int = TOKENS_PER_BATCH,
+        progress: Callable[[int], None] | None = None,
     ) -> np.ndarray:
-        places: dict[str, list[int]] = {}
-        for place, text in enumerate(texts):
-            places.setdefault(text, []).append(place)  # equal texts are encoded once and get equal vectors
-        vectors = np.zeros((len(texts), self.dim), dtype=np.float32)
-        owners = list(places.values())
-        ids = [encoding.ids for encoding in self._tokenizer.encode_batch_fast(list(places))]
-        for batch in length_sorted_batches([len(row) for row in ids], tokens_per_batch):
-            for row, vector in zip(batch, self._forward([ids[row] for row in batch]), strict=True):
+        """float32 [len(tokens), dim] of tokenised texts; `progress` as for `encode_passages`."""
+        places: dict[tuple[int, ...], list[int]] = {}
+        for place, ids in enumerate(tokens):
+            places.setdefault(tuple(ids), []).append(place)  # equal texts are encoded once and get equal vectors
+        vectors = np.zeros((len(tokens), self.dim), dtype=np.float32)
+        different, owners = list(places), list(places.values())
+        for batch in length_sorted_batches([len(ids) for ids in different], tokens_per_batch):
+            for row, vector in zip(batch, self._forward([different[row] for row in batch]), strict=True):
                 vectors[owners[row]] = vector
             if progress:
                 progress(sum(len(owners[row]) for row in batch))
         return vectors
 
-    def _forward(self, rows: list[list[int]]) -> np.ndarray:
+    def _tokenise(self, texts: list[str]) -> list[list[int]]:
+        return [encoding.ids for encoding in self._tokenizer.encode_batch_fast(texts)]
+
+    def _forward(self, rows: list[tuple[int, ...]]) -> np.ndarray:
         import torch
 
         width = max(map(len, rows))
@@ -164,10 +176,15 @@ def length_sorted_batches(lengths: Sequence[int], tokens_per_batch: int) -> list
     return batches
 
 
-def has_bf16_instructions() -> bool:
-    """True when this processor multiplies bfloat16 in hardware (Linux; elsewhere False)."""
+def fastest_precision(device: str) -> str:
+    """bfloat16 where the device has instructions for it, else float16 on a GPU and float32 on a processor."""
+    import torch
+
+    if device != "cpu":
+        return "bfloat16" if torch.cuda.is_bf16_supported(including_emulation=False) else "float16"
     try:
         flags = Path("/proc/cpuinfo").read_text(encoding="utf-8")
-    except OSError:
-        return False
-    return any(flag in flags for flag in BF16_FLAGS) and not os.environ.get("PARALLELSEARCH_FLOAT32")
+    except OSError:  # not Linux
+        flags = ""
+    wanted = any(flag in flags for flag in BF16_FLAGS) and not os.environ.get("PARALLELSEARCH_FLOAT32")
+    return "bfloat16" if wanted else "float32"

@@ -1,7 +1,7 @@
 """The request and reply of `/retrieve`, as Search-R1's retrieval server and its clients speak it.
 
-With scores a hit is {"document": {"id", "contents"}, "score"}, without it is the document alone; `contents` is written as
-in the published wiki-18 (see `join_contents`). Documents of other servers may also have `title` and `text`.
+With scores a hit is {"document": {"id", "contents"}, "score"}, without it is the document alone; `contents` is
+written as in the published wiki-18 (see `join_contents`). Documents of other servers may also have `title` and `text`.
 """
 
 from __future__ import annotations
