@@ -14,7 +14,8 @@ from parallelsearch.config import IndexConfig
 from parallelsearch.errors import RetrieverError
 from parallelsearch.records import Hit
 from parallelsearch.retrieval.indexes.stored_index import write_index
-from parallelsearch.retrieval.retriever import LocalRetriever, Retriever, _next_batch, _Request
+from parallelsearch.retrieval.joined_searches import _next_batch, _Request
+from parallelsearch.retrieval.retriever import LocalRetriever, Retriever
 
 
 def ids(hits: list[Hit]) -> list[int]:

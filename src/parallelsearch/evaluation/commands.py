@@ -42,7 +42,7 @@ def evaluate(
     from parallelsearch.evaluation.answering import answer_all, without_last_batches
     from parallelsearch.evaluation.episodes import write_episodes
     from parallelsearch.questions.store import read_questions
-    from parallelsearch.retrieval.retriever import LocalRetriever
+    from parallelsearch.retrieval.opening import open_retriever
     from parallelsearch.rewards.compose import score
     from parallelsearch.training.policy import local_policy
 
@@ -55,7 +55,7 @@ def evaluate(
         )
     if config.evaluation.limit:
         asked = asked[: config.evaluation.limit]
-    retriever = LocalRetriever.open(index)
+    retriever = open_retriever(index)
     engine = HFEngine.open(model, device=config.evaluation.device, max_rows=config.evaluation.batch_size)
     with Progress(transient=True) as progress:
         task = progress.add_task(f"{arm}, seed {seed}", total=len(asked))
@@ -128,12 +128,12 @@ def ask(
 
     from parallelsearch.agent.engine import Sampling
     from parallelsearch.agent.hf_engine import HFEngine
-    from parallelsearch.retrieval.retriever import LocalRetriever
+    from parallelsearch.retrieval.opening import open_retriever
     from parallelsearch.strategies.strategy import answer
     from parallelsearch.training.policy import local_policy
 
     agent = from_json(AgentConfig, settings, "ask --settings")
-    engine, retriever = HFEngine.open(Path(local_policy(policy))), LocalRetriever.open(index)
+    engine, retriever = HFEngine.open(Path(local_policy(policy))), open_retriever(index)
     asked = Question("by-hand", "by-hand", "by-hand", question, (), "by-hand", Structure.OTHER)
     sampling = Sampling(temperature, seed=seed if temperature > 0 else None)
     episode = asyncio.run(answer(asked, engine, retriever, agent, sampling, on_turn=_print_turn))

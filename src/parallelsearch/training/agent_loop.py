@@ -148,9 +148,9 @@ def open_retriever(settings: LoopSettings) -> Retriever:
         from parallelsearch.retrieval.serving.client import HttpRetriever
 
         return HttpRetriever(settings.retriever_url)
-    from parallelsearch.retrieval.retriever import LocalRetriever
+    from parallelsearch.retrieval import opening
 
-    return LocalRetriever.open(Path(settings.index))
+    return opening.open_retriever(Path(settings.index))
 
 
 def write_record(

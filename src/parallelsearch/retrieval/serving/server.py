@@ -20,7 +20,9 @@ from prometheus_client import CollectorRegistry, Counter, Histogram, generate_la
 
 from parallelsearch.errors import RetrieverError
 from parallelsearch.files import write_json
-from parallelsearch.retrieval.retriever import LocalRetriever, Retriever
+from parallelsearch.retrieval.joined_searches import JoinedSearches
+from parallelsearch.retrieval.opening import open_retriever
+from parallelsearch.retrieval.retriever import Retriever
 from parallelsearch.retrieval.serving.wire import DEFAULT_TOP_K, RetrieveRequest, reply_body
 
 GRACE_SECONDS = 10
@@ -78,7 +80,7 @@ class RetrieverService:
 class _Server(uvicorn.Server):
     """uvicorn, with loading after the socket is open and an ordinary return (exit code 0) on SIGTERM and SIGINT."""
 
-    def __init__(self, service: RetrieverService, load: Callable[[], LocalRetriever], on_ready: Callable[[], None]):
+    def __init__(self, service: RetrieverService, load: Callable[[], JoinedSearches], on_ready: Callable[[], None]):
         super().__init__(
             uvicorn.Config(service.app, log_level="warning", timeout_graceful_shutdown=GRACE_SECONDS, access_log=False)
         )
@@ -93,8 +95,7 @@ class _Server(uvicorn.Server):
     async def _load(self) -> None:
         try:
             retriever = await asyncio.to_thread(self.load)
-            manifest = retriever.index.manifest
-            self.service.description = {key: manifest[key] for key in ("kind", "ntotal", "dim", "sha256")}
+            self.service.description = retriever.description
             self.service.retriever = retriever
             self.on_ready()
         except Exception as error:
@@ -125,7 +126,7 @@ def serve(
     """Serves the index until SIGTERM or SIGINT; requests in progress are finished first (at most 10 seconds).
 
     Port 0 takes a free one. When searches are answered, `ready_file` gets {"host", "port", "url"}; it is removed at the
-    end. Raises RetrieverError for a port in use, and what LocalRetriever.open raises.
+    end. Raises RetrieverError for a port in use, and what open_retriever raises.
     """
     listening = _bind(host, port)
     port = listening.getsockname()[1]
@@ -138,7 +139,7 @@ def serve(
 
     if ready_file:
         ready_file.unlink(missing_ok=True)
-    server = _Server(RetrieverService(top_k), lambda: LocalRetriever.open(index_dir, device), on_ready)
+    server = _Server(RetrieverService(top_k), lambda: open_retriever(index_dir, device), on_ready)
     announce(f"listening at {url}, loading {index_dir}")
     try:
         server.run(sockets=[listening])
