@@ -62,3 +62,4 @@ def test_the_detectable_difference_is_found_as_often_as_it_says() -> None:
     assert np.mean(detectable) == pytest.approx(0.1, rel=0.02)
     assert found / 1000 == pytest.approx(POWER, abs=0.04)
     assert math.isnan(minimal_detectable([1], [0]))
+    assert math.isnan(minimal_detectable([0] * 55, [0] * 55))  # all wrong twice: not a test that would find anything

@@ -65,10 +65,11 @@ def holm(p_values: ArrayLike) -> np.ndarray:
 def minimal_detectable(treatment: ArrayLike, baseline: ArrayLike, confidence: float = 0.95) -> float:
     """The true mean difference that a paired test at level 1 - `confidence` would find with a probability of POWER.
 
-    From the standard deviation of the differences ([n] each), by the normal approximation; NaN for fewer than two.
+    From the standard deviation of the differences ([n] each), by the normal approximation. NaN for fewer than two, and
+    where all differences are equal: nothing scatters then, which says nothing about what would be found.
     """
     differences = np.asarray(treatment, dtype=float) - np.asarray(baseline, dtype=float)
-    if differences.size < 2:
+    if differences.size < 2 or np.ptp(differences) == 0:
         return math.nan
     standard_error = differences.std(ddof=1) / math.sqrt(differences.size)
     return float((stats.norm.ppf((1 + confidence) / 2) + stats.norm.ppf(POWER)) * standard_error)

@@ -246,7 +246,9 @@ def _detectable(study: Study, dataset: str) -> list[str]:
     if table.empty:
         return []
     largest = table.groupby("structure", sort=False)["em_detectable"].max()
-    values = ", ".join(f"{structure} {value:.3f}" for structure, value in largest.items())
+    values = ", ".join(f"{structure} {value:.3f}" for structure, value in largest.dropna().items())
+    if not values:
+        return [f"No answer is right with one arm and wrong with {study.settings.baseline}: nothing can be compared."]
     return [f"EM differences to {study.settings.baseline} that would be found with {POWER:.0%} probability: {values}."]
 
 
