@@ -91,7 +91,9 @@ class RerankerConfig(Section):
     """A cross-encoder that puts the first passages of an index in a new order."""
 
     model: str = Field(description="Name of a declaration in config/rerankers/.")
-    candidates: int = Field(50, ge=1, description="Passages of the index that it scores for each query.")
+    candidates: int = Field(
+        50, ge=1, description="Passages of the index that it scores for each query; no others are found."
+    )
 
 
 class IndexConfig(Section):

@@ -27,7 +27,10 @@ def reciprocal_rank_fusion(lists: Sequence[Sequence[Hit]], k: int) -> list[Hit]:
 
 
 class HybridRetriever(JoinedSearches):
-    """Fuses the first `candidates` hits of each part. A hit's score is the fused one."""
+    """Fuses the first `candidates` hits of each part. A hit's score is the fused one.
+
+    Their number does not grow with `top_k`: else an answer would depend on the calls that a search is joined with.
+    """
 
     def __init__(self, parts: Sequence[JoinedSearches], manifest: dict[str, Any]) -> None:
         super().__init__(parts[0].corpus, {key: manifest[key] for key in ("kind", "ntotal", "sha256")})
@@ -36,7 +39,6 @@ class HybridRetriever(JoinedSearches):
         self.k: int = manifest["k"]
 
     def find(self, queries: Sequence[str], top_k: int) -> list[list[Hit]]:
-        """Asks every part for all queries at once; `top_k` above `candidates` widens the lists."""
-        width = max(self.candidates, top_k)
-        lists = [part.search_now(queries, width) for part in self.parts]
+        """Asks every part for all queries at once; no more hits than the parts' lists have together."""
+        lists = [part.search_now(queries, self.candidates) for part in self.parts]
         return [reciprocal_rank_fusion(hits, self.k)[:top_k] for hits in zip(*lists, strict=True)]

@@ -13,7 +13,7 @@ from parallelsearch.retrieval.reranking.cross_encoder import CrossEncoder
 
 
 class RerankedRetriever(JoinedSearches):
-    """Scores the first `candidates` hits of another retriever. A hit's score is the cross-encoder's."""
+    """Scores the first `candidates` hits of another retriever and finds no others; scores are the cross-encoder's."""
 
     def __init__(self, first: JoinedSearches, reranker: CrossEncoder, manifest: dict[str, Any]) -> None:
         super().__init__(first.corpus, {key: manifest[key] for key in ("kind", "ntotal", "sha256")})
@@ -22,8 +22,8 @@ class RerankedRetriever(JoinedSearches):
         self.candidates: int = manifest["candidates"]
 
     def find(self, queries: Sequence[str], top_k: int) -> list[list[Hit]]:
-        """All pairs of all queries are scored together; `top_k` above `candidates` has more of them scored."""
-        lists = self.first.search_now(queries, max(self.candidates, top_k))
+        """All pairs of all queries are scored together; at most `candidates` hits for each query."""
+        lists = self.first.search_now(queries, self.candidates)
         pairs = [(query, passage_text(hit.passage)) for query, hits in zip(queries, lists, strict=True) for hit in hits]
         scores = iter(self.reranker.scores(pairs))
         rescored = [
