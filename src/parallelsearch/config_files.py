@@ -84,7 +84,7 @@ def validate_study(values: dict[str, Any], config_dir: Path = CONFIG_DIR) -> Stu
 
 
 def declaration_file(folder: str, name: str, key: str, config_dir: Path = CONFIG_DIR) -> Path:
-    """`config_dir`/`folder`/`name`.yaml (folder: encoders or policies); a ConfigError names `key` and known names."""
+    """`config_dir`/`folder`/`name`.yaml (encoders, rerankers, policies); a ConfigError names `key` and known names."""
     path = Path(config_dir) / folder / f"{name}.yaml"
     known = sorted(entry.stem for entry in path.parent.glob("*.yaml"))
     if name not in known:

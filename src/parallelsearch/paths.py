@@ -40,6 +40,18 @@ class Results:
         """Folder with index.faiss and manifest.json."""
         return self.root / "index" / f"{corpus}.{encoder}.{kind}"
 
+    def bm25(self, corpus: str) -> Path:
+        """Folder with bm25/ (as bm25s saves it) and manifest.json."""
+        return self.root / "index" / f"{corpus}.bm25"
+
+    def reranker(self, name: str) -> Path:
+        """Folder of a cross-encoder in Hugging Face layout, with manifest.json."""
+        return self.root / "rerankers" / name
+
+    def reranked(self, index: Path, name: str) -> Path:
+        """Folder whose manifest.json puts a reranker over an index."""
+        return index.with_name(f"{index.name}.{name}")
+
     def warm_start(self, seed: int | str) -> Path:
         """Folder of the warm-started policy: policy/, metrics.jsonl, config.yaml, done.json."""
         return self.root / "warm_start" / f"seed{seed}"

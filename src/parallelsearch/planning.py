@@ -25,11 +25,14 @@ class StudyPlan(SettingsSlices):
     """A validated study as the rules see it."""
 
     def __init__(self, study: StudyConfig, config_dir: Path = CONFIG_DIR) -> None:
-        """Raises ConfigError for a question set, corpus, raw file, encoder or policy that cannot be had."""
+        """Raises ConfigError for a question set, corpus, raw file, encoder, reranker or policy that cannot be had."""
         self.study = study
         self.config_dir = Path(config_dir)
         self.results = Results(study.results)
         declaration_file("encoders", study.embed.encoder, "configuration: embed.encoder", self.config_dir)
+        if study.index.reranker:
+            model = study.index.reranker.model
+            declaration_file("rerankers", model, "configuration: index.reranker.model", self.config_dir)
         for question_set in self.question_sets:
             self.raw_questions(question_set)
             self.raw_corpus(self.corpus_of(question_set))
@@ -129,7 +132,24 @@ class StudyPlan(SettingsSlices):
         return {file.path: file for file in files if file.url}
 
     def index(self, corpus: str) -> Path:
-        return self.results.index(corpus, self.study.embed.encoder, self.study.index.kind)
+        """The folder that is searched: of the first stage, or of the reranker over it."""
+        reranker = self.study.index.reranker
+        first = self.first_stage(corpus)
+        return self.results.reranked(first, reranker.model) if reranker else first
+
+    def first_stage(self, corpus: str) -> Path:
+        match self.study.index.kind:
+            case "bm25":
+                return self.results.bm25(corpus)
+            case "hybrid":
+                return self.hybrid_index(corpus)
+        return self.dense_index(corpus)
+
+    def dense_index(self, corpus: str) -> Path:
+        return self.results.index(corpus, self.study.embed.encoder, self.dense_kind)
+
+    def hybrid_index(self, corpus: str) -> Path:
+        return self.results.index(corpus, self.study.embed.encoder, "hybrid")
 
     def embeddings(self, corpus: str) -> Path:
         return self.results.embeddings(corpus, self.study.embed.encoder)

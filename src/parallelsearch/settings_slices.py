@@ -50,7 +50,25 @@ class SettingsSlices:
         return canonical(settings(self.study.embed, "tokens_per_batch"))
 
     def index_settings(self) -> str:
-        return canonical(settings(self.study.index))
+        """Of the FAISS index, alone or in a hybrid one."""
+        index = self.study.index
+        return canonical({"kind": self.dense_kind, "parameters": index.parameters})
+
+    @property
+    def dense_kind(self) -> str:
+        index = self.study.index
+        return index.hybrid.dense if index.kind in ("bm25", "hybrid") else index.kind
+
+    def bm25_settings(self) -> str:
+        return canonical(settings(self.study.index.bm25))
+
+    def fusion_settings(self) -> str:
+        return canonical(settings(self.study.index.hybrid, "candidates", "k"))
+
+    def rerank_candidates(self) -> int:
+        """Hits that the reranker scores for each query; 0 without one."""
+        reranker = self.study.index.reranker
+        return reranker.candidates if reranker else 0
 
     def warm_start_settings(self) -> str:
         study = self.study

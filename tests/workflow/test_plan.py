@@ -38,6 +38,22 @@ def test_three_seeds_are_three_warm_starts_and_three_trainings_of_each_arm(check
     assert (plan.counts["geoworld"], plan.counts["build_index"]) == (1, 1)
 
 
+INDEX_RULES = {
+    "bm25": {"build_bm25"},
+    "hybrid": {"export_encoder", "embed", "embed_manifest", "build_index", "build_bm25", "fuse_indexes"},
+}
+
+
+@pytest.mark.parametrize("kind", INDEX_RULES)
+def test_each_kind_of_index_takes_the_jobs_that_it_needs_and_no_others(checkout: Checkout, kind: str) -> None:
+    every = set.union(*INDEX_RULES.values()) | {"export_reranker", "rerank_index"}
+    plan = checkout.plan("all", "--config", f"index={{kind: {kind}}}")
+    assert {rule: n for rule, n in plan.counts.items() if rule in every} == dict.fromkeys(INDEX_RULES[kind], 1)
+    assert (plan.counts["train"], plan.counts["evaluate"], plan.counts["build_corpus"]) == (4, 5, 1)
+    reranked = checkout.plan("all", "--config", f"index={{kind: {kind}, reranker: {{model: ms-marco-minilm-l6-v2}}}}")
+    assert reranked.counts == plan.counts | {"export_reranker": 1, "rerank_index": 1}
+
+
 def test_one_table_alone_needs_all_episodes_and_nothing_that_is_drawn_or_tracked(checkout: Checkout) -> None:
     plan = checkout.plan("results/tables/geoworld_by_structure.csv")
     assert (plan.counts["table"], plan.counts["evaluate"], plan.counts["train"]) == (1, 5, 4)

@@ -6,6 +6,9 @@ from pathlib import Path
 
 import typer
 
+from parallelsearch.retrieval import kind_commands
+from parallelsearch.retrieval.recall_command import recall
+
 encoder = typer.Typer(help="Encoders.", no_args_is_help=True)
 index = typer.Typer(help="Search indexes.", no_args_is_help=True)
 retriever = typer.Typer(help="The retriever behind HTTP.", no_args_is_help=True)
@@ -14,7 +17,10 @@ retriever = typer.Typer(help="The retriever behind HTTP.", no_args_is_help=True)
 def mount(app: typer.Typer) -> None:
     """Adds this area's commands to the program."""
     app.add_typer(encoder, name="encoder")
+    kind_commands.add_to(index)
+    retriever.command("recall")(recall)
     app.add_typer(index, name="index")
+    app.add_typer(kind_commands.reranker, name="reranker")
     app.add_typer(retriever, name="retriever")
     app.command("embed")(embed)
     app.command("embed-manifest")(embed_manifest)
@@ -89,9 +95,15 @@ def build(
     """Build a search index over embeddings and measure it against exact search."""
     from parallelsearch.config import IndexConfig
     from parallelsearch.config_files import from_json
+    from parallelsearch.errors import ConfigError
     from parallelsearch.retrieval.indexes.stored_index import write_index
 
     config = from_json(IndexConfig, settings, "--settings")
+    if config.kind in ("bm25", "hybrid"):
+        raise ConfigError(
+            f"index.kind is '{config.kind}', which is not built from embeddings alone; use `parallelsearch index bm25`"
+            " and, for a hybrid index, `parallelsearch index fuse`."
+        )
     manifest = write_index(corpus_dir, embeddings_dir, out_dir, config)
     quality = manifest["quality"]
     measured = f"recall@{quality['recall_at']} {quality['recall']}"

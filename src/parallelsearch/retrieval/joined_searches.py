@@ -47,7 +47,8 @@ class JoinedSearches(ABC):
     def search_now(self, queries: Sequence[str], top_k: int) -> list[list[Hit]]:
         """The synchronous search: hits of each query, best first, equal scores by ascending passage id.
 
-        `top_k` above the number of passages returns them all. An empty query or `top_k` < 1 is a RetrieverError.
+        `top_k` above the number of passages returns all that this kind of index finds for the query. An empty query or
+        `top_k` < 1 is a RetrieverError.
         """
         _check(queries, top_k)
         if not queries:
