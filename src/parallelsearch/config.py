@@ -11,7 +11,7 @@ WARM_START = "warm-start"  # the name under which the untrained (warm-started) p
 SEMANTICS = Literal["paper", "released", "bounded"]
 PROMPTS = Literal["short", "search_r1", "parallel", "examples"]
 STRATEGIES = Literal["search", "direct", "chain_of_thought", "rag", "ircot", "iter_retgen"]
-CORPUS_SOURCES = Literal["geoworld", "dpr", "wiki18", "flashrag", "qa_contexts"]
+CORPUS_SOURCES = Literal["geoworld", "dpr", "wiki18", "flashrag", "qa_contexts", "mediawiki"]
 READERS = Literal[
     "geoworld", "hotpotqa", "2wikimultihopqa", "musique", "bamboogle", "nq", "triviaqa", "popqa", "multihop_rag"
 ]

@@ -16,13 +16,16 @@ def corpus() -> None:
 
 @app.command()
 def build(
-    source: str = typer.Argument(help="Layout of the file: geoworld, dpr, wiki18, flashrag or qa_contexts."),
-    file: Path = typer.Argument(help="The raw file, plain or gzip."),
+    source: str = typer.Argument(help="Layout of the file: geoworld, dpr, wiki18, flashrag, qa_contexts or mediawiki."),
+    file: Path = typer.Argument(help="The raw file, plain, gzip or bzip2."),
     out_dir: Path = typer.Argument(help="Folder for passages.parquet and manifest.json."),
     licence: str = typer.Option("unknown", help="Licence of the text, written to the manifest."),
+    workers: int = typer.Option(1, min=1, help="Processes that strip the markup of a dump."),
 ) -> None:
     """Write the passages of FILE to OUT_DIR/passages.parquet."""
     from parallelsearch.corpus.passages import build_corpus
 
-    manifest = build_corpus(source, file, out_dir, licence)
+    manifest = build_corpus(source, file, out_dir, licence, workers)
     typer.echo(f"{out_dir}: {manifest['rows']} passages, {manifest['words_per_passage']} words each on average")
+    dropped = ", ".join(f"{count} {reason}" for reason, count in manifest["records_dropped"].items())
+    typer.echo(f"{manifest['records_read']} records read; left out: {dropped or 'none'}")

@@ -1,22 +1,43 @@
-"""Raw input files, plain or gzip, as rows that know their place, so that every fault names file and line."""
+"""Raw input files, plain, gzip or bzip2, as rows that know their place, so that every fault names file and line."""
 
 from __future__ import annotations
 
+import bz2
 import csv
 import gzip
 import io
 import json
 import zlib
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any, BinaryIO, TextIO
 
 from parallelsearch.errors import DataError
+from parallelsearch.json_array import array_elements
 
 GZIP_MAGIC = b"\x1f\x8b"
+BZIP2_MAGIC = b"BZh"
+BROKEN_PACKING = (EOFError, zlib.error, OSError)  # what gzip and bz2 raise on a truncated or damaged stream
 NEXT_STEP = "repair or fetch the file again"
+
+
+@dataclass(slots=True)
+class RawFile:
+    """A raw file on its way to passages: where it is, how it is read, and what of it was left out.
+
+    `workers` is the number of processes that may share the work. `position` says how many bytes of the file (packed,
+    if it is packed) have been read. A source counts in `read` the records it meets (rows, paragraphs or pages) and in
+    `dropped`, by reason, those that give no passage.
+    """
+
+    path: Path
+    workers: int = 1
+    position: int = 0
+    read: int = 0
+    dropped: Counter[str] = field(default_factory=Counter)
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,68 +62,95 @@ class RawRow:
 
 
 @contextmanager
-def open_text(path: Path) -> Iterator[TextIO]:
-    """Opens a UTF-8 file for reading, undoing gzip when its first two bytes say so, whatever its name ends with.
+def open_bytes(raw: RawFile) -> Iterator[BinaryIO]:
+    """Opens a file for reading, undoing gzip or bzip2 (all streams of a multistream file) when its first bytes say so.
 
-    A missing file, a truncated gzip stream and bytes that are not UTF-8 are DataErrors that name the file.
+    A missing and an empty file are DataErrors; reading on raises BROKEN_PACKING where the packed stream is damaged.
     """
-    path = Path(path)
-    if not path.is_file():
-        raise DataError(f"{path} does not exist; check the path of the raw file.")
-    with path.open("rb") as raw:
-        packed = raw.read(2) == GZIP_MAGIC
-        raw.seek(0)
-        stream = gzip.GzipFile(fileobj=raw) if packed else raw
-        with io.TextIOWrapper(stream, encoding="utf-8", newline="") as text:
-            try:
-                yield text
-            except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-                raise DataError(f"{path} is a broken gzip file ({error}); {NEXT_STEP}.") from None
-            except UnicodeDecodeError as error:
-                raise DataError(f"{path} is not UTF-8 ({error.reason}); {NEXT_STEP}.") from None
+    if not raw.path.is_file():
+        raise DataError(f"{raw.path} does not exist; check the path of the raw file.")
+    if not raw.path.stat().st_size:
+        raise DataError(f"{raw.path} is empty; {NEXT_STEP}.")
+    with io.BufferedReader(_WatchedFile(raw), 1 << 16) as packed:
+        head = packed.peek(3)
+        if head.startswith(GZIP_MAGIC):
+            with gzip.GzipFile(fileobj=packed) as unzipped:
+                yield unzipped  # type: ignore[misc]
+        elif head.startswith(BZIP2_MAGIC):
+            with bz2.BZ2File(packed) as unpacked:
+                yield unpacked  # type: ignore[misc]
+        else:
+            yield packed
 
 
-def json_rows(path: Path) -> Iterator[RawRow]:
+@contextmanager
+def open_text(raw: RawFile) -> Iterator[TextIO]:
+    """Opens a UTF-8 file for reading, unpacked as by `open_bytes`.
+
+    A damaged packed stream and bytes that are not UTF-8 are DataErrors that name the file.
+    """
+    with open_bytes(raw) as stream, io.TextIOWrapper(stream, encoding="utf-8", newline="") as text:
+        try:
+            yield text
+        except BROKEN_PACKING as error:
+            raise DataError(f"{raw.path} is a broken packed file ({error}); {NEXT_STEP}.") from None
+        except UnicodeDecodeError as error:
+            raise DataError(f"{raw.path} is not UTF-8 ({error.reason}); {NEXT_STEP}.") from None
+
+
+def json_rows(raw: RawFile) -> Iterator[RawRow]:
     """Rows of a JSON-lines file; blank lines are skipped, anything but one object a line is a DataError."""
-    with open_text(path) as stream:
+    with open_text(raw) as stream:
         for number, line in enumerate(stream, start=1):
             if line.strip():
-                yield _json_row(line, f"{path}, line {number}")
+                raw.read += 1
+                yield _json_row(line, f"{raw.path}, line {number}")
 
 
-def json_records(path: Path) -> Iterator[RawRow]:
+def json_records(raw: RawFile) -> Iterator[RawRow]:
     """Rows of a JSON-lines file, or of a file that is one JSON array (as HotpotQA and 2Wiki are published)."""
-    with open_text(path) as stream:
-        head = stream.read(64).lstrip()
-    if not head.startswith("["):
-        yield from json_rows(path)
-        return
-    with open_text(path) as stream:
-        try:
-            records = json.load(stream)
-        except json.JSONDecodeError as error:
-            raise DataError(f"{path}, line {error.lineno}: broken JSON ({error.msg}); {NEXT_STEP}.") from None
-    for number, record in enumerate(records, start=1):
-        if not isinstance(record, dict):
-            raise DataError(f"{path}, record {number} is {type(record).__name__}, not an object; {NEXT_STEP}.")
-        yield RawRow(record, f"{path}, record {number}")
+    with open_text(raw) as stream:
+        elements = array_elements(raw.path, stream)
+        if elements is not None:
+            for index, line, fields in elements:
+                raw.read += 1
+                yield RawRow(fields, f"{raw.path}, line {line} (array index {index})")
+            return
+    yield from json_rows(raw)
 
 
-def tsv_rows(path: Path, columns: tuple[str, ...]) -> Iterator[RawRow]:
+def tsv_rows(raw: RawFile, columns: tuple[str, ...]) -> Iterator[RawRow]:
     """Rows of a tab-separated file whose first line names `columns`; cells may be CSV-quoted as in psgs_w100.tsv."""
-    with open_text(path) as stream:
+    with open_text(raw) as stream:
         reader = csv.reader(stream, delimiter="\t", strict=True)
         try:
             header = next(reader, [])
             if tuple(header) != columns:
-                raise DataError(f"{path}, line 1: columns are {header}, expected {list(columns)}; check the layout.")
+                raise DataError(
+                    f"{raw.path}, line 1: columns are {header}, expected {list(columns)}; check the layout."
+                )
             for cells in reader:
-                place = f"{path}, line {reader.line_num}"
+                place = f"{raw.path}, line {reader.line_num}"
                 if len(cells) != len(columns):
                     raise DataError(f"{place}: {len(cells)} cells, expected {len(columns)}; {NEXT_STEP}.")
+                raw.read += 1
                 yield RawRow(dict(zip(columns, cells, strict=True)), place)
         except csv.Error as error:
-            raise DataError(f"{path}, line {reader.line_num}: broken row ({error}); {NEXT_STEP}.") from None
+            raise DataError(f"{raw.path}, line {reader.line_num}: broken row ({error}); {NEXT_STEP}.") from None
+
+
+class _WatchedFile(io.FileIO):
+    """A file that counts the bytes that are taken from it."""
+
+    def __init__(self, raw: RawFile) -> None:
+        super().__init__(raw.path, "rb")
+        self._raw = raw
+        raw.position = 0
+
+    def readinto(self, buffer: Any) -> int:
+        count = super().readinto(buffer) or 0
+        self._raw.position += count
+        return count
 
 
 def _json_row(line: str, place: str) -> RawRow:

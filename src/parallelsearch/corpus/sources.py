@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from hashlib import blake2b
-from pathlib import Path
 from typing import Any
 
-from parallelsearch.corpus.raw_file import NEXT_STEP, RawRow, json_records, json_rows, open_text, tsv_rows
+from parallelsearch.corpus.raw_file import NEXT_STEP, RawFile, RawRow, json_records, json_rows, open_text, tsv_rows
 from parallelsearch.errors import DataError
 
 TitledText = tuple[str, str]
@@ -15,26 +14,26 @@ CONTEXT_FIELDS = ("context", "contexts", "paragraphs")
 DPR_COLUMNS = ("id", "text", "title")
 
 
-def read_titled(path: Path) -> Iterator[TitledText]:
+def read_titled(raw: RawFile) -> Iterator[TitledText]:
     """JSON lines with id, title and text (GeoWorld, and the JSON-lines form of DPR's passages)."""
-    for row in json_rows(path):
+    for row in json_rows(raw):
         yield row.text("title"), row.text("text")
 
 
-def read_dpr(path: Path) -> Iterator[TitledText]:
+def read_dpr(raw: RawFile) -> Iterator[TitledText]:
     """DPR's psgs_w100.tsv (columns id, text, title; cells CSV-quoted), or the same as JSON lines."""
-    with open_text(path) as stream:
+    with open_text(raw) as stream:
         is_json = stream.read(64).lstrip().startswith("{")
     if is_json:
-        yield from read_titled(path)
+        yield from read_titled(raw)
         return
-    for row in tsv_rows(path, DPR_COLUMNS):
+    for row in tsv_rows(raw, DPR_COLUMNS):
         yield row.text("title"), row.text("text")
 
 
-def read_contents(path: Path) -> Iterator[TitledText]:
+def read_contents(raw: RawFile) -> Iterator[TitledText]:
     """JSON lines with id and contents, the layout of wiki-18 and FlashRAG (see `split_contents`)."""
-    for row in json_rows(path):
+    for row in json_rows(raw):
         title, text = split_contents(row.text("contents"))
         if not title:
             raise DataError(f"{row.place}: 'contents' begins with an empty title; {NEXT_STEP}.")
@@ -43,19 +42,25 @@ def read_contents(path: Path) -> Iterator[TitledText]:
         yield title, text
 
 
-def read_qa_contexts(path: Path) -> Iterator[TitledText]:
+def read_qa_contexts(raw: RawFile) -> Iterator[TitledText]:
     """The distinct paragraphs of a question file in the order of first appearance.
 
     Understands `context` as [[title, [sentence, ...]], ...] (HotpotQA, 2WikiMultiHopQA), `context` as a list of objects
     with title and text, MuSiQue's `paragraphs`, and a file whose rows are paragraphs themselves (title and text).
+    Memory holds 16 bytes (about 100 in Python) for each distinct paragraph.
     """
     seen: set[bytes] = set()
-    for row in json_records(path):
+    paragraphs = 0
+    for row in json_records(raw):
         for title, text in _paragraphs(row):
+            paragraphs += 1
             digest = blake2b(f"{title}\n{text}".encode(), digest_size=16).digest()
-            if digest not in seen:
-                seen.add(digest)
-                yield title, text
+            if digest in seen:
+                raw.dropped["duplicate"] += 1
+                continue
+            seen.add(digest)
+            yield title, text
+    raw.read = paragraphs  # what this source counts instead of the rows they stand in
 
 
 def split_contents(contents: str) -> TitledText:
@@ -107,10 +112,18 @@ def _paragraph(paragraph: Any, place: str) -> TitledText:
     return checked.text("title"), checked.text("text", "paragraph_text")
 
 
-SOURCES: dict[str, Callable[[Path], Iterator[TitledText]]] = {
+def read_mediawiki(raw: RawFile) -> Iterator[TitledText]:
+    """MediaWiki's XML dump in passages of 100 words (see `wiki_dump`, which only a dump needs to be loaded)."""
+    from parallelsearch.corpus.wiki_dump.passages import read_mediawiki as passages_of_dump
+
+    yield from passages_of_dump(raw)
+
+
+SOURCES: dict[str, Callable[[RawFile], Iterator[TitledText]]] = {
     "geoworld": read_titled,
     "dpr": read_dpr,
     "wiki18": read_contents,
     "flashrag": read_contents,
     "qa_contexts": read_qa_contexts,
+    "mediawiki": read_mediawiki,
 }

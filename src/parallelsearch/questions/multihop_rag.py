@@ -5,10 +5,11 @@ Copies keep the queries in one file and answers with evidence in another, by que
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
-from parallelsearch.questions.json_array import read_mapping
+from parallelsearch.errors import DataError
 from parallelsearch.questions.layouts import Details, Reader, own_layout
 from parallelsearch.questions.row import Row
 from parallelsearch.questions.source import as_text, read_bytes
@@ -30,8 +31,14 @@ def details(row: Row, qid: str | None) -> Details:
 
 
 def read_ground_truth(path: Path) -> dict[str, Any]:
-    """Answers and evidence by query id: {id: {"answer": .., "evidence_list": [..]}}."""
-    return read_mapping(path, as_text(path, read_bytes(path)))
+    """Answers and evidence by query id: {id: {"answer": .., "evidence_list": [..]}}. DataError with file and line."""
+    try:
+        value = json.loads(as_text(path, read_bytes(path)))
+    except json.JSONDecodeError as error:
+        raise DataError(f"{path}, line {error.lineno}: not valid JSON ({error.msg}); fetch it again.") from None
+    if not isinstance(value, dict):
+        raise DataError(f"{path} holds {type(value).__name__}, not an object of rows by id; name the right file.")
+    return value
 
 
 def with_ground_truth(row: Row, truth: dict[str, Any], path: Path) -> Row:

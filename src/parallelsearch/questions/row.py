@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from parallelsearch.errors import DataError
+from parallelsearch.json_array import REPAIR
 
-NEXT_STEP = "correct that row or fetch the file again"
+NEXT_STEP = REPAIR
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from parallelsearch.errors import DataError
-from parallelsearch.questions.json_array import array_rows, find_array
+from parallelsearch.json_array import Element, array_elements
 from parallelsearch.questions.row import NEXT_STEP, Row
 from parallelsearch.questions.source import PARQUET, as_text, read_bytes
 
@@ -27,9 +27,9 @@ def read_rows(path: Path) -> Iterator[Row]:
         rows = _parquet_rows(path, data)
     else:
         text = as_text(path, data)
-        array = find_array(text)
-        if array is not None:
-            rows = array_rows(path, text, array)
+        elements = array_elements(path, io.StringIO(text, newline="\n"))
+        if elements is not None:
+            rows = _array_rows(path, elements)
         elif text.lstrip().startswith("{"):
             rows = _json_lines(path, text)
         else:
@@ -44,6 +44,11 @@ def _some(path: Path, rows: Iterator[Row]) -> Iterator[Row]:
         yield row
     if empty:
         raise DataError(f"{path} holds no rows; fetch it again.")
+
+
+def _array_rows(path: Path, elements: Iterator[Element]) -> Iterator[Row]:
+    for index, line, fields in elements:
+        yield Row(path, index, fields, line, in_array=True)
 
 
 def _json_lines(path: Path, text: str) -> Iterator[Row]:
