@@ -21,6 +21,29 @@ class RetrieverError(UserError):
     """The retriever did not answer, or not with a valid reply."""
 
 
+class RetrieverRefused(RetrieverError):
+    """The request itself is at fault: sent again it would be refused again."""
+
+
+class RetrieverOverloaded(RetrieverError):
+    """The retriever has more to do than it may queue, or no index yet: the same request may succeed later.
+
+    `retry_after`: seconds after which it wants to be asked again.
+    """
+
+    def __init__(self, message: str, retry_after: float = 0.0) -> None:
+        super().__init__(message)
+        self.retry_after = retry_after
+
+
+class RetrieverUnreachable(RetrieverError):
+    """No connection to the retriever, or none that lasted until the reply."""
+
+
+class RetrieverTimeout(RetrieverError):
+    """The retriever did not answer in time."""
+
+
 class EngineError(UserError):
     """The text-generation engine failed to produce a reply."""
 

@@ -132,8 +132,12 @@ def serve_index(
     ready_file: Path | None = typer.Option(None, help="File that gets host and port once searches are answered."),
     top_k: int = typer.Option(3, help="Passages for a request without topk.", min=1),
     device: str = typer.Option("", help="cpu or cuda; default: cuda where there is one."),
+    workers: int = typer.Option(1, help="Processes that answer; they share the index files in memory.", min=1),
+    max_waiting: int = typer.Option(2048, help="Queries in hand at once, in each worker; more are sent away.", min=1),
+    cached_queries: int = typer.Option(20_000, help="Answers that are kept; 0: none.", min=0),
 ) -> None:
-    """Answer searches over HTTP until stopped."""
-    from parallelsearch.retrieval.serving.server import serve
+    """Answer searches over HTTP until stopped. A token is asked for when PARALLELSEARCH_RETRIEVER_TOKEN is set."""
+    from parallelsearch.retrieval.serving.server import ServerSettings, serve
 
-    serve(index_dir, host, port, ready_file, top_k, device or None, announce=lambda line: typer.echo(line, err=True))
+    settings = ServerSettings(index_dir, top_k, device or None, max_waiting, cached_queries)
+    serve(settings, host, port, workers, ready_file, announce=lambda line: typer.echo(line, err=True))

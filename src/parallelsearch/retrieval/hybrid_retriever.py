@@ -38,7 +38,12 @@ class HybridRetriever(JoinedSearches):
         self.candidates: int = manifest["candidates"]
         self.k: int = manifest["k"]
 
+    def keep_latest(self, answers: int) -> None:
+        super().keep_latest(answers)
+        for part in self.parts:
+            part.keep_latest(answers)
+
     def find(self, queries: Sequence[str], top_k: int) -> list[list[Hit]]:
         """Asks every part for all queries at once; no more hits than the parts' lists have together."""
-        lists = [part.search_now(queries, self.candidates) for part in self.parts]
+        lists = [part.find(queries, self.candidates) for part in self.parts]
         return [reciprocal_rank_fusion(hits, self.k)[:top_k] for hits in zip(*lists, strict=True)]

@@ -10,8 +10,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from parallelsearch.corpus.passages import Corpus
-from parallelsearch.errors import RetrieverError
+from parallelsearch.errors import RetrieverError, RetrieverRefused
 from parallelsearch.records import Hit
+from parallelsearch.retrieval.latest import LatestAnswers
 
 MAX_QUERIES_PER_BATCH = 512
 
@@ -26,16 +27,22 @@ class _Request:
 class JoinedSearches(ABC):
     """A retriever that finds by `find`. Thread-safe.
 
-    Calls that arrive while a search is running are answered together by the next one. `corpus` has the passages that
-    are found; `description` says what is searched (the server shows it at /ready).
+    Calls that arrive while a search is running are answered together by the next one, and the most recent answers are
+    kept (`latest`). `corpus` has the passages that are found; `description` says what is searched (the server shows it
+    at /ready).
     """
 
     def __init__(self, corpus: Corpus, description: dict[str, Any]) -> None:
         self.corpus = corpus
         self.description = description
+        self.latest: LatestAnswers[tuple[str, int], list[Hit]] = LatestAnswers()
         self._search_lock = threading.Lock()
         self._waiting: dict[asyncio.AbstractEventLoop, list[_Request]] = {}
         self._workers: dict[asyncio.AbstractEventLoop, asyncio.Task[None]] = {}
+
+    def keep_latest(self, answers: int) -> None:
+        """Keeps so many answers from now on (0: none), here and in whatever this retriever asks itself."""
+        self.latest = LatestAnswers(answers)
 
     @abstractmethod
     def find(self, queries: Sequence[str], top_k: int) -> list[list[Hit]]:
@@ -48,13 +55,19 @@ class JoinedSearches(ABC):
         """The synchronous search: hits of each query, best first, equal scores by ascending passage id.
 
         `top_k` above the number of passages returns all that this kind of index finds for the query. An empty query or
-        `top_k` < 1 is a RetrieverError.
+        `top_k` < 1 is RetrieverRefused.
         """
         _check(queries, top_k)
         if not queries:
             return []
-        with self._search_lock:
-            return self.find(queries, top_k)
+        answers = self.latest.known((query, top_k) for query in queries)
+        new = [query for query in dict.fromkeys(queries) if (query, top_k) not in answers]
+        if new:
+            with self._search_lock:
+                found = self.find(new, top_k)
+            answers.update({(query, top_k): hits for query, hits in zip(new, found, strict=True)})
+            self.latest.keep({(query, top_k): answers[query, top_k] for query in new})
+        return [list(answers[query, top_k]) for query in queries]
 
     async def search(self, queries: Sequence[str], top_k: int) -> list[list[Hit]]:
         """As `search_now`, without blocking the event loop, joined with other calls that wait at the same time."""
@@ -73,7 +86,8 @@ class JoinedSearches(ABC):
             await asyncio.sleep(0)  # lets every coroutine that is ready now put its queries in
             while self._waiting[loop]:
                 batch = _next_batch(self._waiting[loop])
-                await self._answer(loop, batch)
+                if batch:
+                    await self._answer(loop, batch)
         finally:
             del self._workers[loop]
             if not self._waiting[loop]:
@@ -99,20 +113,23 @@ class JoinedSearches(ABC):
 
 def _check(queries: Sequence[str], top_k: int) -> None:
     if top_k < 1:
-        raise RetrieverError(f"top_k is {top_k}; ask for at least one passage.")
+        raise RetrieverRefused(f"top_k is {top_k}; ask for at least one passage.")
     for number, query in enumerate(queries):
         if not query.strip():
-            raise RetrieverError(f"query {number} of {len(queries)} is empty; drop empty sub-queries first.")
+            raise RetrieverRefused(f"query {number} of {len(queries)} is empty; drop empty sub-queries first.")
 
 
 def _next_batch(waiting: list[_Request]) -> list[_Request]:
-    """Takes requests off the front while they hold at most MAX_QUERIES_PER_BATCH queries (at least one request)."""
+    """Takes requests off the front while they hold at most MAX_QUERIES_PER_BATCH queries (at least one request).
+
+    Those whose callers gave up meanwhile are dropped.
+    """
     size = taken = 0
     for request in waiting:
         if taken and size + len(request.queries) > MAX_QUERIES_PER_BATCH:
             break
         size += len(request.queries)
         taken += 1
-    batch = waiting[:taken]
+    batch = [request for request in waiting[:taken] if not request.reply.done()]
     del waiting[:taken]
     return batch

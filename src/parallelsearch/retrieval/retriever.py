@@ -10,6 +10,7 @@ from parallelsearch.records import Hit
 from parallelsearch.retrieval.encoding.encoder import Encoder
 from parallelsearch.retrieval.indexes.stored_index import StoredIndex
 from parallelsearch.retrieval.joined_searches import JoinedSearches
+from parallelsearch.retrieval.latest import LatestAnswers
 
 
 @runtime_checkable
@@ -34,6 +35,10 @@ class LocalRetriever(JoinedSearches):
         """Opens the index folder and the corpus and encoder its manifest names; refuses parts that do not match."""
         index = StoredIndex(index_dir)
         return cls(Encoder.open(index.encoder_dir, device), index)
+
+    def keep_latest(self, answers: int) -> None:
+        super().keep_latest(answers)
+        self.encoder.latest = LatestAnswers(answers)
 
     def find(self, queries: Sequence[str], top_k: int) -> list[list[Hit]]:
         """Encodes all queries together and searches the index once."""

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from parallelsearch.records import Passage
 from parallelsearch.retrieval.encoding.encoder import Encoder, length_sorted_batches
+from parallelsearch.retrieval.latest import LatestAnswers
 
 QUESTIONS = ["Who wrote Faust?", "When was the Eiffel Tower built, and by whom?", "Capital of Peru"]
 
@@ -45,7 +46,7 @@ def test_no_texts_give_no_rows(encoder: Encoder) -> None:
 
 
 def test_repeated_queries_come_from_the_cache(encoder: Encoder, monkeypatch: pytest.MonkeyPatch) -> None:
-    encoder._cache.clear()
+    encoder.latest = LatestAnswers()
     encoded: list[str] = []
     original = encoder._tokenise
     monkeypatch.setattr(encoder, "_tokenise", lambda texts: (encoded.extend(texts), original(texts))[1])
@@ -56,11 +57,13 @@ def test_repeated_queries_come_from_the_cache(encoder: Encoder, monkeypatch: pyt
 
 
 def test_the_cache_forgets_the_oldest(encoder: Encoder, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("parallelsearch.retrieval.encoding.encoder.CACHED_QUERIES", 2)
-    encoder._cache.clear()
+    monkeypatch.setattr(encoder, "latest", LatestAnswers(2))
     encoder.encode_queries(QUESTIONS)
     encoder.encode_queries(QUESTIONS[1:2])
-    assert list(encoder._cache) == [QUESTIONS[2], QUESTIONS[1]]
+    encoder.encode_queries(["another"])
+    assert set(encoder.latest.known([*QUESTIONS, "another"])) == {QUESTIONS[1], "another"}
+    monkeypatch.setattr(encoder, "latest", LatestAnswers(0))
+    assert encoder.encode_queries(QUESTIONS).shape == (3, 384) and len(encoder.latest) == 0
 
 
 def test_a_passage_is_cut_at_the_declared_length(encoder: Encoder) -> None:

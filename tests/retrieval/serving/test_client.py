@@ -15,7 +15,14 @@ from pathlib import Path
 
 import pytest
 
-from parallelsearch.errors import RetrieverError
+from parallelsearch.errors import (
+    MismatchError,
+    RetrieverError,
+    RetrieverOverloaded,
+    RetrieverRefused,
+    RetrieverTimeout,
+    RetrieverUnreachable,
+)
 from parallelsearch.records import Passage
 from parallelsearch.retrieval.serving.client import HttpRetriever
 
@@ -28,14 +35,16 @@ class Handler(BaseHTTPRequestHandler):
     server: Server
 
     def do_POST(self) -> None:
-        body = json.loads(self.rfile.read(int(self.headers["content-length"])))
-        self.server.bodies.append(body)
+        body = self.rfile.read(int(self.headers.get("content-length", 0)))
+        self.server.bodies.append(json.loads(body) if body else {"asked": self.path})
         self.server.answer(self, len(self.server.bodies))
 
     do_GET = do_POST
 
-    def reply(self, status: int, content: str, kind: str = "application/json") -> None:
+    def reply(self, status: int, content: str, kind: str = "application/json", **headers: str) -> None:
         self.send_response(status)
+        for name, value in headers.items():
+            self.send_header(name.replace("_", "-"), value)
         self.send_header("content-type", kind)
         self.end_headers()
         self.wfile.write(content.encode())
@@ -69,9 +78,9 @@ def serving(answer: Callable[[Handler, int], None]) -> Iterator[tuple[str, list[
         thread.join()
 
 
-def ask(url: str, queries: list[str] | None = None, **options: float) -> list:
+def ask(*urls: str, queries: list[str] | None = None, **options: float) -> list:
     async def run() -> list:
-        async with HttpRetriever(url, max_wait=0.05, **options) as client:
+        async with HttpRetriever(*urls, **{"max_wait": 0.05, **options}) as client:
             return await client.search(queries or ["who?"], 3)
 
     return asyncio.run(run())
@@ -102,7 +111,7 @@ BAD_REPLIES: dict[str, tuple[int, str, str, list[str]]] = {
     "no scores": (200, body(DOCUMENT), "application/json", ["not a document with id, contents and score"]),
     "foreign id": (200, body({"document": {"id": "x", "contents": "a\nb"}, "score": 1}), "application/json", ["'x'"]),
     "score of text": (200, body({"document": DOCUMENT, "score": "high"}), "application/json", ["high"]),
-    "503 while loading": (503, '{"detail": "still being loaded"}', "application/json", ["status 503", "loaded"]),
+    "refused": (422, '{"detail": "topk: too large"}', "application/json", ["status 422", "too large"]),
 }
 
 
@@ -121,7 +130,7 @@ def test_a_slow_server_is_left_after_the_time_out() -> None:
     release = threading.Event()
     with serving(lambda handler, count: release.wait(20)) as (url, bodies):
         begun = time.monotonic()
-        with pytest.raises(RetrieverError, match=r"did not answer within 0\.3 s \(ReadTimeout\)"):
+        with pytest.raises(RetrieverTimeout, match=r"did not answer within 0\.3 s \(ReadTimeout\)"):
             ask(url, timeout=0.3)
         assert time.monotonic() - begun < 5
         assert len(bodies) == 1
@@ -131,7 +140,7 @@ def test_a_slow_server_is_left_after_the_time_out() -> None:
 def test_nothing_listening_is_reported_after_all_attempts() -> None:
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
-    with pytest.raises(RetrieverError, match=rf":{port}/retrieve could not be reached in 2 attempts"):
+    with pytest.raises(RetrieverUnreachable, match=rf":{port}/retrieve could not be reached in 2 attempts"):
         ask(f"http://127.0.0.1:{port}", attempts=2)
 
 
@@ -184,3 +193,104 @@ def test_one_client_serves_several_event_loops() -> None:
 
         assert [asyncio.run(once()) for _ in range(3)] == [1, 1, 1]
         assert len(client._clients) == 1
+
+
+GOOD = body({"document": DOCUMENT, "score": 0.5})
+
+
+def good(handler: Handler, count: int) -> None:
+    handler.reply(200, GOOD)
+
+
+def test_a_full_server_is_asked_again_after_as_long_as_it_says() -> None:
+    def answer(handler: Handler, count: int) -> None:
+        if count == 1:
+            handler.reply(503, '{"detail": "9 queries are in hand"}', retry_after="1")
+        else:
+            handler.reply(200, GOOD)
+
+    with serving(answer) as (url, bodies):
+        begun = time.monotonic()
+        assert len(ask(url, max_wait=5.0)[0]) == 1
+        assert time.monotonic() - begun >= 1
+        assert len(bodies) == 2
+    with serving(lambda handler, count: handler.reply(503, "full", retry_after="0")) as (url, bodies):
+        with pytest.raises(RetrieverOverloaded, match="status 503: 'full'"):
+            ask(url)
+        assert len(bodies) == 3
+
+
+def test_a_refusal_is_an_error_of_its_own_kind() -> None:
+    with serving(lambda handler, count: handler.reply(400, "query 0 of 1 is empty")) as (url, bodies):
+        with pytest.raises(RetrieverRefused):
+            ask(url)
+        assert len(bodies) == 1
+
+
+def test_a_server_of_a_pool_that_fails_is_left_for_another_and_looked_at_before_it_gets_work_again() -> None:
+    failing = True
+
+    def answer(handler: Handler, count: int) -> None:
+        if failing:
+            handler.hang_up()
+        else:
+            handler.reply(200, GOOD)
+
+    async def run(client: HttpRetriever) -> None:
+        nonlocal failing
+        async with client:
+            for _ in range(4):
+                assert len((await client.search(["who?"], 3))[0]) == 1
+            assert len(first) == 1  # it failed once and rests
+            failing = False
+            for server in client.pool.servers:
+                server.rests_until = 0.0
+            for _ in range(4):
+                await client.search(["who?"], 3)
+
+    with serving(answer) as (one, first), serving(good) as (two, second):
+        asyncio.run(run(HttpRetriever(one, two, max_wait=0.05)))
+    assert {"asked": "/ready"} in first and len(first) >= 3
+    assert {"asked": "/ready"} not in second
+
+
+def test_work_goes_to_the_least_busy_server() -> None:
+    def slow(handler: Handler, count: int) -> None:
+        time.sleep(0.3)
+        handler.reply(200, GOOD)
+
+    async def run(client: HttpRetriever) -> None:
+        async with client:
+            await asyncio.gather(*(client.search([f"who {n}?"], 3) for n in range(6)))
+
+    with serving(slow) as (one, first), serving(slow) as (two, second):
+        asyncio.run(run(HttpRetriever(one, two)))
+        assert (len(first), len(second)) == (3, 3)
+
+
+def test_servers_of_different_indexes_are_no_pool() -> None:
+    def describe(digest: str) -> Callable[[Handler, int], None]:
+        return lambda handler, count: handler.reply(200, json.dumps({"status": "ready", "sha256": digest}))
+
+    async def wait(client: HttpRetriever) -> dict:
+        async with client:
+            return await client.wait_until_ready(5)
+
+    with serving(describe("aa")) as (one, _), serving(describe("bb")) as (two, _):
+        with pytest.raises(MismatchError, match=rf"{two} serves .*bb.*, but {one} .*aa.*; start both with the same"):
+            asyncio.run(wait(HttpRetriever(one, two)))
+        assert asyncio.run(wait(HttpRetriever(one, one)))["sha256"] == "aa"
+
+
+def test_the_token_goes_with_every_request(monkeypatch: pytest.MonkeyPatch) -> None:
+    given: list[str | None] = []
+
+    def answer(handler: Handler, count: int) -> None:
+        given.append(handler.headers.get("authorization"))
+        handler.reply(200, GOOD)
+
+    with serving(answer) as (url, _):
+        ask(url)
+        monkeypatch.setenv("PARALLELSEARCH_RETRIEVER_TOKEN", "s3cret")
+        ask(url)
+    assert given == [None, "Bearer s3cret"]

@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import re
 import signal
 import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -19,6 +20,7 @@ import pytest
 from small_study import Study
 
 from parallelsearch.errors import RetrieverError
+from parallelsearch.records import Passage
 from parallelsearch.retrieval.retriever import LocalRetriever
 from parallelsearch.retrieval.serving.client import HttpRetriever
 
@@ -26,9 +28,14 @@ START_SECONDS = 120
 TWO = ["drummers of rock bands", "a long list of items"]
 
 
-def start(index: Path, *options: str) -> subprocess.Popen[str]:
+def start(index: Path, *options: str, env: Mapping[str, str] = os.environ) -> subprocess.Popen[str]:
     command = [sys.executable, "-m", "parallelsearch.cli", "retriever", "serve", "--index", str(index), *options]
-    return subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env={**os.environ, "OMP_NUM_THREADS": "1"})
+    return subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env={**env, "OMP_NUM_THREADS": "1"})
+
+
+def contents(passage: Passage) -> str:
+    title, text = (part.replace('"', '""') for part in (passage.title, passage.text))
+    return f'"{title}"\n{text}'
 
 
 def wait_for(file: Path, process: subprocess.Popen[str]) -> dict[str, str]:
@@ -60,8 +67,8 @@ def test_two_queries_without_scores_get_two_lists_of_documents(url: str, retriev
     expected = retriever.search_now(TWO, 2)
     assert [[d["id"] for d in docs] for docs in reply["result"]] == [[str(h.passage.id) for h in hs] for hs in expected]
     document, passage = reply["result"][0][0], expected[0][0].passage
-    assert document["contents"].split("\n")[0] == f'"{passage.title}"'
-    assert "\n".join(document["contents"].split("\n")[1:]) == passage.text
+    assert set(document) == {"id", "contents"}  # what the published corpus has, and so what Search-R1 replies with
+    assert document["contents"] == contents(passage)
 
 
 def test_with_scores_every_hit_has_document_and_score(url: str, retriever: LocalRetriever) -> None:
@@ -84,14 +91,63 @@ def test_topk_defaults_to_three_and_scores_to_off(url: str) -> None:
     ("body", "status", "named"),
     [
         ({"queries": ["a", " "]}, 400, "query 1 of 2 is empty"),
-        ({"queries": "a"}, 422, "queries"),
-        ({"queries": ["a"], "topk": 0}, 422, "topk"),
-        ({"query": ["a"]}, 422, "queries"),
+        ({"queries": ["\u2003\t"]}, 400, "query 0 of 1 is empty"),
+        ({"queries": "a"}, 422, "queries: Input should be a valid list"),
+        ({"queries": ["a", 5]}, 422, "queries.1: Input should be a valid string"),
+        ({"queries": ["a"], "topk": 0}, 422, "topk: Input should be greater than or equal to 1"),
+        ({"queries": ["a"], "topk": 1001}, 422, "topk: Input should be less than or equal to 1000"),
+        ({"queries": ["a"] * 513}, 422, "queries: List should have at most 512 items"),
+        ({"queries": ["a" * 10_001]}, 422, "queries.0: String should have at most 10000 characters"),
+        ({"query": ["a"]}, 422, "queries: Field required"),
+        ([], 422, "the body: Input should be an object"),
+        (b"queries=a", 422, "the body: Invalid JSON: expected value at line 1 column 1"),
+        (b"", 422, "the body: Invalid JSON: EOF"),
+        (b'{"queries": ["\\ud800"]}', 422, "the body: Invalid JSON: "),  # half of a surrogate pair
+        (b'{"queries": ["\xff"]}', 422, "the body: Invalid JSON: invalid unicode"),  # not UTF-8
+        (b'{"queries": ["' + b"a" * 10_000_000 + b'"]}', 413, "the body has more than 1048576 bytes"),
     ],
 )
-def test_faulty_requests_are_refused_with_a_reason(url: str, body: dict, status: int, named: str) -> None:
-    reply = httpx.post(f"{url}/retrieve", json=body)
-    assert reply.status_code == status and named in reply.text
+def test_faulty_requests_are_refused_with_one_sentence(url: str, body: object, status: int, named: str) -> None:
+    content = body if isinstance(body, bytes) else json.dumps(body).encode()
+    reply = httpx.post(f"{url}/retrieve", content=content, headers={"content-type": "application/json"}, timeout=60)
+    assert reply.status_code == status, reply.text
+    sentence = reply.json()["detail"]
+    assert named in sentence and sentence.endswith(".") and "\n" not in sentence and len(sentence) < 250
+
+
+def test_a_long_body_of_unannounced_length_is_refused_before_it_is_read(url: str) -> None:
+    sent = 0
+
+    def parts() -> Iterator[bytes]:
+        nonlocal sent
+        for _ in range(1000):
+            sent += 2**16
+            yield b" " * 2**16
+
+    try:
+        reply = httpx.post(f"{url}/retrieve", content=parts(), timeout=60)
+        assert reply.status_code == 413
+    except httpx.WriteError:
+        pass  # the server closed the connection while the client was still sending
+    assert sent < 1000 * 2**16
+
+
+def test_more_passages_than_there_are_gives_them_all_and_odd_characters_are_searched(url: str) -> None:
+    queries = ["drummer\u0000\u0007\u202e", "\U0001f941 \u0939\u093f \u0627\u0644", "'; DROP TABLE passages; --"]
+    result = httpx.post(f"{url}/retrieve", json={"queries": queries, "topk": 1000}, timeout=60).json()["result"]
+    assert [len(documents) for documents in result] == [43, 43, 43]
+    assert len({document["id"] for document in result[0]}) == 43
+
+
+def test_the_reply_is_search_r1s_byte_for_byte(url: str, retriever: LocalRetriever) -> None:
+    """Its server replies with the rows of the published jsonl, as FastAPI writes JSON."""
+    expected = retriever.search_now(TWO, 2)
+    rows = [[{"id": str(h.passage.id), "contents": contents(h.passage)} for h in hits] for hits in expected]
+    plain = json.dumps({"result": rows}, ensure_ascii=False, separators=(",", ":")).encode()
+    assert httpx.post(f"{url}/retrieve", json={"queries": TWO, "topk": 2}).content == plain
+    scored = httpx.post(f"{url}/retrieve", json={"queries": TWO, "topk": 2, "return_scores": True})
+    without = re.sub(rb'\{"document":(\{.*?\}),"score":[0-9.]+\}', rb"\1", scored.content)
+    assert without == plain and scored.headers["content-type"] == "application/json"
 
 
 def test_health_readiness_and_metrics(url: str) -> None:
@@ -184,8 +240,45 @@ def test_it_answers_not_ready_while_loading_and_finishes_requests_when_stopped(s
     with ThreadPoolExecutor(1) as pool:
         body = {"queries": [f"question number {n} about a drummer" for n in range(60)], "topk": 1}
         reply = pool.submit(httpx.post, f"{address}/retrieve", json=body, timeout=60)
-        time.sleep(0.1)
+        while "queries_in_hand 60.0" not in httpx.get(f"{address}/metrics", timeout=30).text:
+            assert not reply.done(), reply.result()
         process.send_signal(signal.SIGTERM)
         assert len(reply.result().json()["result"]) == 60
     assert process.wait(30) == 0
     assert not ready.exists()
+
+
+@pytest.mark.slow
+def test_two_workers_answer_on_one_socket_with_a_token_and_end_together(study: Study, tmp_path: Path) -> None:
+    ready = tmp_path / "ready.json"
+    environment = {**os.environ, "PARALLELSEARCH_RETRIEVER_TOKEN": "s3cret"}
+    process = start(study.index, "--port", "0", "--workers", "2", "--ready-file", str(ready), env=environment)
+    url = wait_for(ready, process)["url"]
+    token = {"Authorization": "Bearer s3cret"}
+    for headers in ({}, {"Authorization": "Bearer other"}, {"Authorization": "s3cret"}):
+        refused = httpx.post(f"{url}/retrieve", json={"queries": TWO}, headers=headers)
+        assert refused.status_code == 401 and "set PARALLELSEARCH_RETRIEVER_TOKEN to it" in refused.json()["detail"]
+    assert httpx.get(f"{url}/health").status_code == 200
+    assert httpx.get(f"{url}/ready").status_code == httpx.get(f"{url}/metrics").status_code == 401
+    for number in range(20):  # each on a connection of its own, so that both workers get some
+        body = {"queries": [f"question {number}", "a drummer"]}
+        assert len(httpx.post(f"{url}/retrieve", json=body, headers=token, timeout=60).json()["result"]) == 2
+    metrics = httpx.get(f"{url}/metrics", headers=token).text
+    assert "parallelsearch_queries_total 40.0" in metrics  # of both, whoever is asked
+    children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+    assert len(children) >= 2
+    process.terminate()
+    assert process.wait(40) == 0 and not ready.exists()
+    deadline = time.monotonic() + START_SECONDS
+    while [child for child in children if Path(f"/proc/{child}").exists()]:
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+@pytest.mark.slow
+def test_workers_whose_index_does_not_match_end_with_one_sentence(own_study: Study) -> None:
+    manifest = own_study.corpus / "manifest.json"
+    manifest.write_text(json.dumps({**json.loads(manifest.read_text()), "sha256": "0ther"}))
+    process = start(own_study.index, "--port", "0", "--workers", "2")
+    _, errors = process.communicate(timeout=START_SECONDS)
+    assert process.returncode == 1 and "corpus sha256" in errors and "Traceback" not in errors

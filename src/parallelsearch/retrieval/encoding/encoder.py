@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import threading
-from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,12 +13,12 @@ from parallelsearch.errors import DataError, MismatchError
 from parallelsearch.files import MANIFEST, read_json, sha256
 from parallelsearch.records import Passage
 from parallelsearch.retrieval.encoding.export import TOKENIZER
+from parallelsearch.retrieval.latest import LatestAnswers
 
 if TYPE_CHECKING:
     import torch
 
 TOKENS_PER_BATCH = 2048  # fits a processor core's caches; larger batches were a third slower there
-CACHED_QUERIES = 20_000
 EXPORT_AGAIN = "rerun `parallelsearch encoder export`"
 POOLED_MODEL_TYPES = ("bert", "roberta", "xlm-roberta")  # their extra dense layer is not part of a sentence vector
 BF16_FLAGS = ("amx_bf16", "avx512_bf16")
@@ -51,8 +49,7 @@ class Encoder:
         self._tokenizer = Tokenizer.from_file(str(folder / TOKENIZER))
         self._tokenizer.no_padding()
         self._tokenizer.enable_truncation(self.max_tokens)
-        self._lock = threading.Lock()
-        self._cache: OrderedDict[str, np.ndarray] = OrderedDict()
+        self.latest: LatestAnswers[str, np.ndarray] = LatestAnswers()
 
     @classmethod
     def open(cls, folder: Path, device: str | None = None) -> Encoder:
@@ -101,20 +98,14 @@ class Encoder:
         return self._tokenise([prefix + passage_text(p) for p in passages])
 
     def encode_queries(self, queries: Sequence[str], tokens_per_batch: int = TOKENS_PER_BATCH) -> np.ndarray:
-        """float32 [len(queries), dim]. The most recent 20,000 different queries are kept."""
+        """float32 [len(queries), dim]. The most recent different queries are kept (`latest`)."""
         prefix = self.manifest["query_prefix"]
-        with self._lock:
-            found = {query: self._cache[query] for query in queries if query in self._cache}
+        found = self.latest.known(queries)
         new = [query for query in dict.fromkeys(queries) if query not in found]
         if new:
             tokens = self._tokenise([prefix + query for query in new])
             found.update(zip(new, self.encode_tokens(tokens, tokens_per_batch), strict=True))
-        with self._lock:
-            for query in dict.fromkeys(queries):
-                self._cache[query] = found[query]
-                self._cache.move_to_end(query)
-            while len(self._cache) > CACHED_QUERIES:
-                self._cache.popitem(last=False)
+            self.latest.keep({query: found[query] for query in new})
         return np.stack([found[query] for query in queries]) if queries else np.zeros((0, self.dim), np.float32)
 
     def encode_tokens(

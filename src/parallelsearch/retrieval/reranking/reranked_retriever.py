@@ -21,9 +21,13 @@ class RerankedRetriever(JoinedSearches):
         self.reranker = reranker
         self.candidates: int = manifest["candidates"]
 
+    def keep_latest(self, answers: int) -> None:
+        super().keep_latest(answers)
+        self.first.keep_latest(answers)
+
     def find(self, queries: Sequence[str], top_k: int) -> list[list[Hit]]:
         """All pairs of all queries are scored together; at most `candidates` hits for each query."""
-        lists = self.first.search_now(queries, self.candidates)
+        lists = self.first.find(queries, self.candidates)
         pairs = [(query, passage_text(hit.passage)) for query, hits in zip(queries, lists, strict=True) for hit in hits]
         scores = iter(self.reranker.scores(pairs))
         rescored = [

@@ -1,80 +1,94 @@
-"""A retriever behind HTTP. It listens at once, answers /ready with 503 until the index is loaded, and stops cleanly.
-
-POST /retrieve (Search-R1's request and reply), GET /health (the process lives), GET /ready (searches are answered),
-GET /metrics (Prometheus).
-"""
+"""The server process: it listens at once, loads the index meanwhile, and stops cleanly; with one worker or several."""
 
 from __future__ import annotations
 
 import asyncio
+import os
 import signal
 import socket
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import uvicorn
-from fastapi import FastAPI, HTTPException, Response
-from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
 
 from parallelsearch.errors import RetrieverError
 from parallelsearch.files import write_json
 from parallelsearch.retrieval.joined_searches import JoinedSearches
+from parallelsearch.retrieval.latest import CACHED_QUERIES
 from parallelsearch.retrieval.opening import open_retriever
-from parallelsearch.retrieval.retriever import Retriever
-from parallelsearch.retrieval.serving.wire import DEFAULT_TOP_K, RetrieveRequest, reply_body
+from parallelsearch.retrieval.serving.application import MAX_WAITING_QUERIES, RetrieverService
+from parallelsearch.retrieval.serving.wire import DEFAULT_TOP_K, TOKEN_VARIABLE
+from parallelsearch.retrieval.serving.workers import run_workers
 
 GRACE_SECONDS = 10
 LOOPBACK = "127.0.0.1"
 
 
-class RetrieverService:
-    """The application and the retriever it answers with, which may come later than the first request."""
+@dataclass(frozen=True)
+class ServerSettings:
+    """What one worker needs to know. `cached_queries` answers are kept (0: none)."""
 
-    def __init__(self, top_k: int = DEFAULT_TOP_K) -> None:
-        self.retriever: Retriever | None = None
-        self.description: dict[str, Any] = {}
-        self.top_k = top_k
-        self.registry = CollectorRegistry()
-        self._queries = Counter("parallelsearch_queries", "Queries searched.", registry=self.registry)
-        self._failures = Counter("parallelsearch_failed_requests", "Requests refused.", registry=self.registry)
-        self._seconds = Histogram("parallelsearch_request_seconds", "Seconds of a request.", registry=self.registry)
-        self.app = FastAPI(title="parallelsearch retriever")
-        self.app.add_api_route("/retrieve", self.retrieve, methods=["POST"])
-        self.app.add_api_route("/health", self.health, methods=["GET"])
-        self.app.add_api_route("/ready", self.ready, methods=["GET"])
-        self.app.add_api_route("/metrics", self.metrics, methods=["GET"])
+    index_dir: Path
+    top_k: int = DEFAULT_TOP_K
+    device: str | None = None
+    max_waiting: int = MAX_WAITING_QUERIES
+    cached_queries: int = CACHED_QUERIES
 
-    async def retrieve(self, request: RetrieveRequest) -> dict[str, Any]:
-        """The passages of every query of the request; 400 for an empty query, 503 before the index is loaded."""
-        retriever = self._loaded()
-        with self._seconds.time():
-            try:
-                results = await retriever.search(request.queries, request.topk or self.top_k)
-            except RetrieverError as error:
-                self._failures.inc()
-                raise HTTPException(400, str(error)) from None
-        self._queries.inc(len(request.queries))
-        return reply_body(results, request.return_scores)
+    def open(self) -> JoinedSearches:
+        """The retriever of the index."""
+        retriever = open_retriever(self.index_dir, self.device)
+        retriever.keep_latest(self.cached_queries)
+        return retriever
 
-    async def health(self) -> dict[str, str]:
-        """200 as long as the process answers."""
-        return {"status": "alive"}
 
-    async def ready(self) -> dict[str, Any]:
-        """200 with the index's description when searches are answered, 503 before."""
-        self._loaded()
-        return {"status": "ready", **self.description}
+def serve(
+    settings: ServerSettings,
+    host: str = LOOPBACK,
+    port: int = 0,
+    workers: int = 1,
+    ready_file: Path | None = None,
+    announce: Callable[[str], None] = print,
+) -> None:
+    """Serves the index until SIGTERM or SIGINT; requests in progress are finished first (at most 10 seconds).
 
-    async def metrics(self) -> Response:
-        """Counters and times in Prometheus' text format."""
-        return Response(generate_latest(self.registry), media_type="text/plain; version=0.0.4")
+    Port 0 takes a free one. When all `workers` answer searches, `ready_file` gets {"host", "port", "url"}; it is
+    removed at the end. The token, if any, comes from the environment (PARALLELSEARCH_RETRIEVER_TOKEN). Raises
+    RetrieverError for a port in use and a worker that ends, and what `open_retriever` raises.
+    """
+    listening = _bind(host, port)
+    port = listening.getsockname()[1]
+    url = f"http://{host}:{port}"
+    if host not in (LOOPBACK, "localhost", "::1") and not os.environ.get(TOKEN_VARIABLE):
+        announce(f"anyone who reaches {url} may search: set {TOKEN_VARIABLE} to ask for a token")
 
-    def _loaded(self) -> Retriever:
-        if self.retriever is None:
-            raise HTTPException(503, "the index is still being loaded; ask /ready again in a moment")
-        return self.retriever
+    def on_ready() -> None:
+        if ready_file:
+            write_json(ready_file, {"host": host, "port": port, "url": url})
+        announce(f"ready at {url}")
+
+    if ready_file:
+        ready_file.unlink(missing_ok=True)
+    announce(f"listening at {url}, loading {settings.index_dir}")
+    try:
+        if workers == 1:
+            run_worker(settings, listening, on_ready)
+        else:
+            run_workers(workers, run_worker, settings, listening, on_ready)
+    finally:
+        listening.close()
+        if ready_file:
+            ready_file.unlink(missing_ok=True)
+
+
+def run_worker(settings: ServerSettings, listening: socket.socket, on_ready: Callable[[], None]) -> None:
+    """Serves on an open socket, in this process, until it is told to stop; raises what loading the index raised."""
+    service = RetrieverService(settings.top_k, settings.max_waiting, token=os.environ.get(TOKEN_VARIABLE))
+    server = _Server(service, settings.open, on_ready)
+    server.run(sockets=[listening])
+    if server.failure:
+        raise server.failure
 
 
 class _Server(uvicorn.Server):
@@ -114,46 +128,9 @@ class _Server(uvicorn.Server):
                 loop.remove_signal_handler(number)
 
 
-def serve(
-    index_dir: Path,
-    host: str = LOOPBACK,
-    port: int = 0,
-    ready_file: Path | None = None,
-    top_k: int = DEFAULT_TOP_K,
-    device: str | None = None,
-    announce: Callable[[str], None] = print,
-) -> None:
-    """Serves the index until SIGTERM or SIGINT; requests in progress are finished first (at most 10 seconds).
-
-    Port 0 takes a free one. When searches are answered, `ready_file` gets {"host", "port", "url"}; it is removed at the
-    end. Raises RetrieverError for a port in use, and what open_retriever raises.
-    """
-    listening = _bind(host, port)
-    port = listening.getsockname()[1]
-    url = f"http://{host}:{port}"
-
-    def on_ready() -> None:
-        if ready_file:
-            write_json(ready_file, {"host": host, "port": port, "url": url})
-        announce(f"ready at {url}")
-
-    if ready_file:
-        ready_file.unlink(missing_ok=True)
-    server = _Server(RetrieverService(top_k), lambda: open_retriever(index_dir, device), on_ready)
-    announce(f"listening at {url}, loading {index_dir}")
-    try:
-        server.run(sockets=[listening])
-    finally:
-        listening.close()
-        if ready_file:
-            ready_file.unlink(missing_ok=True)
-    if server.failure:
-        raise server.failure
-
-
 def _bind(host: str, port: int) -> socket.socket:
     try:
-        return socket.create_server((host, port))
+        return socket.create_server((host, port), backlog=1024)
     except OSError as error:
         reason = error.strerror or error
         raise RetrieverError(

@@ -6,7 +6,7 @@ written as in the published wiki-18 (see `join_contents`). Documents of other se
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any
 
 from pydantic import BaseModel, Field
 
@@ -14,14 +14,20 @@ from parallelsearch.corpus.sources import join_contents, split_contents
 from parallelsearch.errors import RetrieverError
 from parallelsearch.records import Hit, Passage
 
+TOKEN_VARIABLE = "PARALLELSEARCH_RETRIEVER_TOKEN"
 DEFAULT_TOP_K = 3
+MAX_TOP_K = 1000
+MAX_QUERIES = 512
+MAX_QUERY_CHARACTERS = 10_000
 
 
 class RetrieveRequest(BaseModel):
     """Body of POST /retrieve."""
 
-    queries: list[str] = Field(description="One search each.")
-    topk: int | None = Field(None, ge=1, description="Passages for each query; default: the server's.")
+    queries: list[Annotated[str, Field(max_length=MAX_QUERY_CHARACTERS)]] = Field(
+        max_length=MAX_QUERIES, description="One search each."
+    )
+    topk: int | None = Field(None, ge=1, le=MAX_TOP_K, description="Passages for each query; default: the server's.")
     return_scores: bool = Field(False, description="Whether each hit comes with its score.")
 
 
