@@ -70,7 +70,7 @@ class Passage:
 
 @dataclass(frozen=True, slots=True)
 class Hit:
-    """A passage and its score (inner product of L2-normalised vectors, or BM25) for one sub-query, best first."""
+    """A passage and its score (the larger the better; what it is depends on the kind of index) for one sub-query."""
 
     passage: Passage
     score: float
