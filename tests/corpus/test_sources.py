@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from parallelsearch.corpus.raw_file import RawFile
 from parallelsearch.corpus.sources import SOURCES, join_contents, split_contents
 from parallelsearch.errors import DataError
 
@@ -73,7 +74,7 @@ def test_join_contents_writes_rows_of_the_published_wiki18_byte_for_byte(shared_
 )
 def test_real_contents_files(shared_data: Path, source: str, name: str) -> None:
     rows = raw(shared_data / name)
-    found = list(SOURCES[source](shared_data / name))
+    found = list(SOURCES[source](RawFile(shared_data / name)))
     assert len(found) == len(rows)
     for (title, text), row in zip(found, rows, strict=True):
         assert '""""' not in title and title and text
@@ -87,13 +88,13 @@ def test_real_contents_files(shared_data: Path, source: str, name: str) -> None:
 def test_real_dpr_passages_as_lines_and_as_tsv(shared_data: Path, tmp_path: Path) -> None:
     rows = raw(shared_data / "dpr_psgs_with_ids.jsonl.gz")
     expected = [(row["title"].strip(), row["text"].strip()) for row in rows]
-    assert list(SOURCES["dpr"](shared_data / "dpr_psgs_with_ids.jsonl.gz")) == expected
+    assert list(SOURCES["dpr"](RawFile(shared_data / "dpr_psgs_with_ids.jsonl.gz"))) == expected
     tsv = tmp_path / "psgs_w100.tsv.gz"
     with gzip.open(tsv, "wt", encoding="utf-8", newline="") as stream:
         writer = csv.writer(stream, delimiter="\t")
         writer.writerow(["id", "text", "title"])
         writer.writerows([row["id"], row["text"], row["title"]] for row in rows)
-    assert list(SOURCES["dpr"](tsv)) == expected
+    assert list(SOURCES["dpr"](RawFile(tsv))) == expected
 
 
 def test_contexts_of_the_official_question_files(shared_data: Path, tmp_path: Path) -> None:
@@ -106,7 +107,7 @@ def test_contexts_of_the_official_question_files(shared_data: Path, tmp_path: Pa
             questions = [q for q in json.load(stream) if listed in q]  # some of 2Wiki's sample lost their contexts
         assert len(questions) >= 100
         (tmp_path / "questions.json").write_text(json.dumps(questions), encoding="utf-8")
-        found = list(SOURCES["qa_contexts"](tmp_path / "questions.json"))
+        found = list(SOURCES["qa_contexts"](RawFile(tmp_path / "questions.json")))
         titles = {title.strip() for q in questions for title in _titles(q[listed])}
         assert {title for title, _ in found} == titles
         assert len(found) == len(set(found)) <= sum(len(q[listed]) for q in questions)
@@ -120,7 +121,7 @@ def _titles(context: list) -> list[str]:
 
 def test_a_file_of_paragraphs_loses_only_its_duplicates(shared_data: Path) -> None:
     rows = raw(shared_data / "corpus.jsonl.gz")
-    found = list(SOURCES["qa_contexts"](shared_data / "corpus.jsonl.gz"))
+    found = list(SOURCES["qa_contexts"](RawFile(shared_data / "corpus.jsonl.gz")))
     assert found[0] == (rows[0]["title"], rows[0]["text"].strip())
     assert len(found) == len({(row["title"].strip(), row["text"].strip()) for row in rows})
 
@@ -142,5 +143,5 @@ def test_a_wrong_layout_names_line_and_key(tmp_path: Path, source: str, line: di
     file = tmp_path / "raw.jsonl"
     file.write_text(json.dumps(line) + "\n", encoding="utf-8")
     with pytest.raises(DataError) as raised:
-        list(SOURCES[source](file))
+        list(SOURCES[source](RawFile(file)))
     assert f"{file}, " in str(raised.value) and fault in str(raised.value)

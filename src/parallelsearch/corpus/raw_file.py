@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, BinaryIO, TextIO
+from typing import Any, TextIO, TypeAlias
 
 from parallelsearch.errors import DataError
 from parallelsearch.json_array import array_elements
@@ -21,6 +21,7 @@ from parallelsearch.json_array import array_elements
 GZIP_MAGIC = b"\x1f\x8b"
 BZIP2_MAGIC = b"BZh"
 BROKEN_PACKING = (EOFError, zlib.error, OSError)  # what gzip and bz2 raise on a truncated or damaged stream
+Unpacked: TypeAlias = "io.BufferedReader[Any] | gzip.GzipFile | bz2.BZ2File"
 NEXT_STEP = "repair or fetch the file again"
 
 
@@ -62,7 +63,7 @@ class RawRow:
 
 
 @contextmanager
-def open_bytes(raw: RawFile) -> Iterator[BinaryIO]:
+def open_bytes(raw: RawFile) -> Iterator[Unpacked]:
     """Opens a file for reading, undoing gzip or bzip2 (all streams of a multistream file) when its first bytes say so.
 
     A missing and an empty file are DataErrors; reading on raises BROKEN_PACKING where the packed stream is damaged.
@@ -71,14 +72,14 @@ def open_bytes(raw: RawFile) -> Iterator[BinaryIO]:
         raise DataError(f"{raw.path} does not exist; check the path of the raw file.")
     if not raw.path.stat().st_size:
         raise DataError(f"{raw.path} is empty; {NEXT_STEP}.")
-    with io.BufferedReader(_WatchedFile(raw), 1 << 16) as packed:
+    with io.BufferedReader(_WatchedFile(raw)) as packed:
         head = packed.peek(3)
         if head.startswith(GZIP_MAGIC):
-            with gzip.GzipFile(fileobj=packed) as unzipped:
-                yield unzipped  # type: ignore[misc]
+            with gzip.GzipFile(fileobj=packed) as unpacked:
+                yield unpacked
         elif head.startswith(BZIP2_MAGIC):
             with bz2.BZ2File(packed) as unpacked:
-                yield unpacked  # type: ignore[misc]
+                yield unpacked
         else:
             yield packed
 

@@ -1,6 +1,8 @@
-"""The encyclopedia's articles: one passage a country, one a city."""
+"""The encyclopedia's articles: one passage a country, one a city, one an invented village."""
 
 from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
 
 from parallelsearch.geoworld.facts import City, Country, World, population_text
 from parallelsearch.records import Passage
@@ -31,3 +33,9 @@ def passages_of(world: World) -> list[Passage]:
     articles = [(name, country_text(world.countries[name])) for name in sorted(world.countries)]
     articles += [(name, city_text(world.cities[name])) for name in sorted(world.cities)]
     return [Passage(id, title, text) for id, (title, text) in enumerate(articles)]
+
+
+def village_passages(villages: Iterable[City], first_id: int) -> Iterator[Passage]:
+    """Articles of villages, their ids from `first_id` on."""
+    for id, village in enumerate(villages, start=first_id):
+        yield Passage(id, village.name, city_text(village).replace(" is a city of ", " is a village of ", 1))

@@ -2,7 +2,7 @@
 
 mwxml knows the export format. Around it stands only what it lacks: its own reader decodes every file as UTF-8 with
 replacement characters (here the XML parser sees the bytes, and with them the encoding), its Dump refuses a file without
-<siteinfo>, it never lets go of the emptied elements of past pages, and its errors name no place.
+<siteinfo> and loses the place of a fault in the first line, and it never lets go of the emptied elements of past pages.
 """
 
 from __future__ import annotations
@@ -10,14 +10,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import BinaryIO
+from types import SimpleNamespace
 from xml.etree.ElementTree import ParseError
 
 from mwxml import Page, Revision, SiteInfo
-from mwxml.element_iterator import ElementIterator
+from mwxml.element_iterator import ElementIterator, EventPointer
 from mwxml.errors import MalformedXML
 
-from parallelsearch.corpus.raw_file import BROKEN_PACKING, RawFile, open_bytes
+from parallelsearch.corpus.raw_file import BROKEN_PACKING, RawFile, Unpacked, open_bytes
 from parallelsearch.errors import DataError
 
 MAIN_NAMESPACE = 0
@@ -25,6 +25,7 @@ MAIN_NAMESPACE = 0
 ENGLISH_NAMES = {-2: "Media", 6: "File", 14: "Category"}
 FORMER_NAMES = ("Image",)  # of File
 FETCH_AGAIN = "fetch the dump again"
+NAME_A_DUMP = "name a file such as pages-articles.xml.bz2"
 _REDIRECT = re.compile(r"\s*#\s*redirect\b", re.IGNORECASE)  # dumps before export-0.4 mark redirects by nothing else
 _ENCODING = (LookupError, ValueError)  # an encoding that the XML parser does not know
 _LAYOUT = (MalformedXML, ValueError, TypeError, AttributeError, AssertionError)  # what mwxml raises on a strange page
@@ -63,15 +64,21 @@ class DumpReader:
             except BROKEN_PACKING as error:
                 raise self._refusal(f"near byte {self.raw.position:,} of the packed file ({error})") from None
 
-    def _articles(self, stream: BinaryIO) -> Iterator[Article]:
+    def _articles(self, stream: Unpacked) -> Iterator[Article]:
         try:
-            root = ElementIterator.from_file(stream)
+            # Of a packed stream that breaks, read1 hands over all that is whole; read would lose up to 16 KiB.
+            pointer = EventPointer.from_file(SimpleNamespace(read=stream.read1))
+            _, element = next(pointer)
+        except ParseError as error:
+            reason = error.msg.split(":")[0]
+            raise DataError(f"{self.raw.path} is not XML, so no MediaWiki dump ({reason}); {NAME_A_DUMP}.") from None
         except _ENCODING as error:
             raise DataError(f"{self.raw.path} is not readable XML ({error}); convert it to UTF-8.") from None
+        root = ElementIterator(element, pointer)
         if root.tag != "mediawiki":
             raise DataError(
                 f"{self.raw.path} is no MediaWiki dump: its root element is <{root.tag}>, not <mediawiki>;"
-                " name a file such as pages-articles.xml.bz2."
+                f" {NAME_A_DUMP}."
             )
         names = None
         for element in root:
@@ -116,11 +123,6 @@ class DumpReader:
 
     def _malformed(self, error: ParseError) -> DataError:
         line, column = error.position
-        if not self.raw.read and line == 1 and column < 2:
-            return DataError(
-                f"{self.raw.path} is not XML (line 1: {error.msg.split(':')[0]}); name a MediaWiki dump, such as"
-                " pages-articles.xml.bz2."
-            )
         return self._refusal(f"at line {line:,}, column {column} ({error.msg.split(':')[0]})")
 
     def _refusal(self, fault: str) -> DataError:
