@@ -92,7 +92,7 @@ def test_topk_defaults_to_three_and_scores_to_off(url: str) -> None:
     [
         ({"queries": ["a", " "]}, 400, "query 1 of 2 is empty"),
         ({"queries": ["\u2003\t"]}, 400, "query 0 of 1 is empty"),
-        ({"queries": "a"}, 422, "queries: Input should be a valid list"),
+        ({"queries": "a"}, 422, "queries: Input should be a valid array"),
         ({"queries": ["a", 5]}, 422, "queries.1: Input should be a valid string"),
         ({"queries": ["a"], "topk": 0}, 422, "topk: Input should be greater than or equal to 1"),
         ({"queries": ["a"], "topk": 1001}, 422, "topk: Input should be less than or equal to 1000"),
