@@ -48,6 +48,7 @@ def test_from_a_raw_file_to_a_search(
         ("{kind: flat}", "is not valid JSON"),
         ("[]", "is not a JSON object"),
         ('{"kind": "pq"}', "'kind' is 'pq'"),
+        ('{"kind": "bm25"}', "index.kind is 'bm25', which is not built from embeddings alone; use"),
         ('{"nprobe": 4}', "unknown key 'nprobe' (value 4); allowed here: kind, parameters"),
         ('{"kind": "flat", "parameters": {"nprobe": 4}}', "'nprobe', unknown to kind 'flat'"),
     ],

@@ -211,7 +211,7 @@ rule export_reranker:
     conda:
         CPU_ENV
     params:
-        folder=str(R.reranker("{reranker}")),
+        folder=subpath(output[0], parent=True),
     message:
         "Preparing the reranker {wildcards.reranker}"
     shell:
