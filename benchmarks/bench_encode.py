@@ -2,8 +2,8 @@
 
     python benchmarks/bench_encode.py --corpus results-bench/corpus --encoder results-bench/encoder
 
-The plain way: float32, batches of 64 passages in the order of the corpus, each padded to its longest. The two sides take
-turns on one part of the passages after another; the ratio is the median over the parts. Their vectors are compared.
+The plain way: float32, batches of 64 passages in the order of the corpus, each padded to its longest. The two sides
+take turns on one part of the passages after another; the ratio is the median over the parts. Vectors are compared.
 """
 
 from __future__ import annotations
@@ -36,15 +36,13 @@ def main(
     ours, plain = Encoder.open(encoder), PlainEncoder(encoder)
     for side in (ours.encode_passages, plain.encode_passages):
         side(passages[:8])  # the first call of a model is slow
-    rates: dict[str, list[float]] = {"plain": [], "ours": []}
+    sides = {"plain": plain.encode_passages, "ours": lambda part: ours.encode_passages(part, tokens_per_batch)}
+    rates: dict[str, list[float]] = {name: [] for name in sides}
     cosines = []
     for number in range(parts):
         part = passages[number * count // parts : (number + 1) * count // parts]
         vectors = {}
-        for name, encode in (
-            ("plain", plain.encode_passages),
-            ("ours", lambda p: ours.encode_passages(p, tokens_per_batch)),
-        ):
+        for name, encode in sides.items():
             begun = time.perf_counter()
             vectors[name] = encode(part)
             rates[name].append(len(part) / (time.perf_counter() - begun))

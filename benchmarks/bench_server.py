@@ -110,17 +110,19 @@ async def same_passages(plain: HttpRetriever, ours: HttpRetriever, asked: Sequen
         if hit.passage.id in known
     ]
     noise = float(np.percentile(off, 99))
-    equal, alike = 0, 0
+    equal = alike = 0
     for hits, known in zip(own, exact, strict=True):
         best = list(known)[:TOP_K]
         found = [hit.passage.id for hit in hits]
         equal += found == best
         alike += all(abs(known.get(a, -1.0) - known[b]) <= noise for a, b in zip(found, best, strict=True))
+    share, share_alike = equal / len(asked), alike / len(asked)
     recalls = [
-        np.mean([recall(q, hits[:TOP_K]) for q, hits in zip(asked, lists, strict=True)]) for lists in (theirs, own)
+        np.mean([recall(question, hits[:TOP_K]) for question, hits in zip(asked, lists, strict=True)])
+        for lists in (theirs, own)
     ]
     typer.echo(
-        f"{len(asked)} questions: equal passages in equal order {equal / len(asked):.1%}, ties aside {alike / len(asked):.1%}"
+        f"{len(asked)} questions: equal passages in equal order {share:.1%}, ties aside {share_alike:.1%}"
         f" (scores differ by at most {noise:.4f}, 99 of 100 times);"
         f" recall@{TOP_K} of supporting pages: plain {recalls[0]:.4f}, ours {recalls[1]:.4f}"
     )
@@ -156,11 +158,11 @@ def free_port() -> int:
 
 
 @contextlib.contextmanager
-def running(command: Sequence[object]) -> Iterator[None]:
+def running(command: Sequence[object]) -> Iterator[subprocess.Popen[bytes]]:
     """A server that ends with the block."""
     process = subprocess.Popen([str(part) for part in command])
     try:
-        yield
+        yield process
     finally:
         process.terminate()
         process.wait(30)

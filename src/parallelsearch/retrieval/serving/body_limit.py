@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 from starlette.requests import ClientDisconnect
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+READ_AND_DROPPED = 64  # times the limit: a client that is still sending when the connection closes never sees the reply
 
 
 class BodyLimit:
@@ -19,34 +23,27 @@ class BodyLimit:
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
-        announced = dict(scope["headers"]).get(b"content-length", b"0")
-        if int(announced) > self.max_bytes:
-            await self._refuse(scope, receive, send)
-            return
         received = 0
-        too_long = False
+        more = True
 
         async def counted() -> Message:
-            nonlocal received, too_long
+            nonlocal received, more
             message = await receive()
             received += len(message.get("body", b""))
-            if received > self.max_bytes:
-                too_long = True
-                return {"type": "http.disconnect"}
-            return message
+            more = bool(message.get("more_body"))
+            return {"type": "http.disconnect"} if received > self.max_bytes else message
 
         async def unless_too_long(message: Message) -> None:
-            if not too_long:
+            if received <= self.max_bytes:
                 await send(message)
 
-        try:
-            await self.app(scope, counted, unless_too_long)
-        except ClientDisconnect:
-            if not too_long:
-                raise
-        if too_long:
-            await self._refuse(scope, receive, send)
-
-    async def _refuse(self, scope: Scope, receive: Receive, send: Send) -> None:
+        announced = dict(scope["headers"]).get(b"content-length", b"0")
+        if int(announced) <= self.max_bytes:
+            with suppress(ClientDisconnect):  # nobody is there to answer, or the body was too long
+                await self.app(scope, counted, unless_too_long)
+            if received <= self.max_bytes:
+                return
+        while more and received < self.max_bytes * READ_AND_DROPPED:
+            await counted()
         detail = f"the body has more than {self.max_bytes} bytes; send fewer queries at once."
         await JSONResponse({"detail": detail}, 413, {"Connection": "close"})(scope, receive, send)
