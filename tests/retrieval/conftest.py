@@ -9,7 +9,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
-from small_study import CONFIG, DUPLICATED, ENCODER, REAL_PASSAGES, Study
+from small_study import CONFIG, DUPLICATED, ENCODER, REAL_PASSAGES, SHORT_ROWS, Study
 
 from parallelsearch.config import IndexConfig
 from parallelsearch.corpus.passages import build_corpus
@@ -58,6 +58,18 @@ def study(tmp_path_factory: pytest.TempPathFactory, encoder_dir: Path, small_row
         assert embed_shard(made.corpus, made.encoder, made.embeddings, shard, 2, device="cpu")
     write_embeddings_manifest(made.corpus, made.encoder, made.embeddings, 2)
     write_index(made.corpus, made.embeddings, made.index, IndexConfig(kind="flat"))
+    return made
+
+
+@pytest.fixture(scope="session")
+def short(encoder_dir: Path, tmp_path_factory: pytest.TempPathFactory) -> Study:
+    """A corpus of a few words and the encoder; nothing is encoded yet."""
+    made = Study(tmp_path_factory.mktemp("short"))
+    raw = made.root / "raw.jsonl"
+    rows = [{"id": n, "title": f"Town {n}", "text": "It lies."} for n in range(SHORT_ROWS)]
+    raw.write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
+    build_corpus("geoworld", raw, made.corpus)
+    made.encoder.symlink_to(encoder_dir)
     return made
 
 

@@ -166,3 +166,28 @@ def test_opening_an_incomplete_or_differently_sized_encoder(tmp_path: Path, enco
     (broken / "tokenizer.json").unlink()
     with pytest.raises(DataError, match=r"tokenizer\.json is missing; rerun `parallelsearch encoder export`"):
         Encoder.open(broken, "cpu")
+
+
+@pytest.mark.slow
+def test_a_package_that_holds_a_folder_in_hugging_face_layout_is_exported(
+    tmp_path: Path, encoder_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An installed package, made here of the real encoder's files: what pip writes is a folder and its dist-info."""
+    site = tmp_path / "site"
+    model = site / "some_encoder" / "model"
+    model.mkdir(parents=True)
+    for file in encoder_dir.iterdir():
+        (model / file.name).symlink_to(file)
+    info = site / "some_encoder-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: some-encoder\nVersion: 1.0\n")
+    (info / "RECORD").write_text("".join(f"some_encoder/model/{file.name},,\n" for file in encoder_dir.iterdir()))
+    monkeypatch.syspath_prepend(str(site))
+    digest = sha256(encoder_dir / "model.safetensors")
+    source = {"package": "some-encoder", "version": "1.0", "file": "model.safetensors", "sha256": digest}
+    config = declare(tmp_path, **source, query_prefix="", max_tokens=64)
+    manifest = export_encoder("mine", tmp_path / "out", config)
+    assert manifest["files"]["tokenizer.json"] and (manifest["package"], manifest["max_tokens"]) == ("some-encoder", 64)
+    vectors = Encoder.open(tmp_path / "out", device="cpu").encode_queries(["query: who?"])
+    expected = Encoder.open(encoder_dir, device="cpu").encode_queries(["who?"])  # its own prefix is "query: "
+    assert (vectors * expected).sum() > 0.9999

@@ -3,23 +3,20 @@
 from __future__ import annotations
 
 import fcntl
-import json
 from pathlib import Path
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from small_study import Study
+from small_study import SHORT_ROWS, Study
 
-from parallelsearch.corpus.passages import build_corpus
 from parallelsearch.errors import DataError
 from parallelsearch.files import MANIFEST, read_json, sha256, write_json
 from parallelsearch.retrieval.encoding.embeddings import shard_path, shard_rows, write_embeddings_manifest
 from parallelsearch.retrieval.encoding.encoder import Encoder
 from parallelsearch.retrieval.encoding.shards import embed_shard
 
-ROWS = 12
 BLOCK = 3
 
 
@@ -61,17 +58,6 @@ def test_shard_numbers_begin_at_zero(study: Study, tmp_path: Path) -> None:
         embed_shard(study.corpus, study.encoder, tmp_path, 2, 2)
 
 
-@pytest.fixture(scope="module")
-def short(encoder_dir: Path, tmp_path_factory: pytest.TempPathFactory) -> Study:
-    """A corpus of a few words and the encoder; nothing is encoded yet."""
-    made = Study(tmp_path_factory.mktemp("short"))
-    raw = made.root / "raw.jsonl"
-    raw.write_text("\n".join(json.dumps({"id": n, "title": f"Town {n}", "text": "It lies."}) for n in range(ROWS)))
-    build_corpus("geoworld", raw, made.corpus)
-    made.encoder.symlink_to(encoder_dir)
-    return made
-
-
 def embed_in_blocks(study: Study, out: Path, block: int = BLOCK, tokens_per_batch: int = 2048) -> bool:
     return embed_shard(study.corpus, study.encoder, out, 0, 1, tokens_per_batch, "cpu", block)
 
@@ -104,7 +90,7 @@ def test_a_run_goes_on_from_the_last_block_of_one_that_ended_early(
         write_embeddings_manifest(short.corpus, short.encoder, tmp_path, 1)
     sizes = count_encoded(monkeypatch)
     assert embed_in_blocks(short, tmp_path)
-    assert sum(sizes) == ROWS - BLOCK * fail_after
+    assert sum(sizes) == SHORT_ROWS - BLOCK * fail_after
     assert sorted(p.name for p in tmp_path.iterdir()) == ["shard-0-of-1.json", "shard-0-of-1.npy"]
     whole = tmp_path / "whole"
     embed_in_blocks(short, whole)
@@ -121,7 +107,7 @@ def test_blocks_that_were_made_otherwise_are_not_kept(
             embed_in_blocks(short, tmp_path)
     sizes = count_encoded(monkeypatch)
     assert embed_in_blocks(short, tmp_path, tokens_per_batch=1024)
-    assert sum(sizes) == ROWS
+    assert sum(sizes) == SHORT_ROWS
 
 
 def test_two_processes_do_not_encode_one_shard(short: Study, tmp_path: Path) -> None:

@@ -60,7 +60,11 @@ def _export_package(name: str, declaration: EncoderDeclaration, folder: Path) ->
 
     from parallelsearch.retrieval.encoding.four_bit_e5 import read_four_bit_model, unigram_tokenizer
 
-    source = read_four_bit_model(package_file(name, declaration))
+    weights = package_file(name, declaration)
+    if weights.name == WEIGHTS:  # the package holds a folder in Hugging Face layout
+        _save(str(weights.parent), None, folder)
+        return
+    source = read_four_bit_model(weights)
     shape, words = source.shape, source.vocabulary
     config = BertConfig(
         vocab_size=shape.vocabulary,
@@ -93,16 +97,19 @@ def _export_package(name: str, declaration: EncoderDeclaration, folder: Path) ->
 
 
 def _export_hub(name: str, declaration: EncoderDeclaration, folder: Path) -> None:
-    from transformers import AutoModel, AutoTokenizer
-
     try:
-        model = AutoModel.from_pretrained(declaration.model, revision=declaration.revision)
-        tokenizer = AutoTokenizer.from_pretrained(declaration.model, revision=declaration.revision, use_fast=True)
+        _save(declaration.model, declaration.revision, folder)
     except OSError as error:
         reason = str(error).splitlines()[0]
         raise DataError(
             f"encoder '{name}': {declaration.model} (revision {declaration.revision or 'newest'}) is neither in the"
             f" local model cache nor reachable ({reason}); fetch it where there is a network and copy the cache here."
         ) from None
-    model.save_pretrained(folder)
-    tokenizer.save_pretrained(folder)
+
+
+def _save(source: str, revision: str | None, folder: Path) -> None:
+    """A model and its tokenizer, of the hub or of a folder, as this project keeps them."""
+    from transformers import AutoModel, AutoTokenizer
+
+    AutoModel.from_pretrained(source, revision=revision).save_pretrained(folder)
+    AutoTokenizer.from_pretrained(source, revision=revision, use_fast=True).save_pretrained(folder)
