@@ -126,7 +126,7 @@ def test_a_damaged_packed_dump_names_the_byte_and_the_last_whole_page(tmp_path: 
         assert reason in rest and "the last whole page is 'First'" in rest
     packed = bytearray(bz2.compress(xml))  # in two blocks; the fault may show first in the text or in the checksum
     packed[-100] ^= 255
-    with pytest.raises(DataError, match="is truncated or malformed .*the last whole page is 'First'"):
+    with pytest.raises(DataError, match=r"is truncated or malformed .*the last whole page is 'First'"):
         read(write(tmp_path / "hurt.bz2", bytes(packed)))
 
 
