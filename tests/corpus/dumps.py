@@ -36,7 +36,7 @@ def repeated(xml: str, times: int, extra: str = "") -> tuple[bytes, bytes]:
     """The pages of a dump (and `extra` ones) so many times in one <mediawiki>: as XML, and as multistream bzip2."""
     start, end = xml.index("<page>"), xml.rindex("</page>") + len("</page>")
     head, body, foot = xml[:start].encode(), (xml[start:end] + extra).encode(), xml[end:].encode()
-    packed = bz2.compress(head) + bz2.compress(body) * times + bz2.compress(foot)
+    packed = bz2.compress(head) + bz2.compress(body, 1) * times + bz2.compress(foot)
     return head + body * times + foot, packed
 
 

@@ -7,7 +7,9 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
+from dumps import dump, page
 
+from parallelsearch.cli import main
 from parallelsearch.corpus import passages
 from parallelsearch.corpus.passages import PASSAGES, Corpus, build_corpus
 from parallelsearch.errors import DataError, MismatchError
@@ -96,3 +98,37 @@ def test_a_truncated_or_exchanged_parquet_file_is_refused(tmp_path: Path) -> Non
     (folder / PASSAGES).unlink()
     with pytest.raises(DataError, match=r"passages\.parquet is missing"):
         Corpus(folder)
+
+
+def test_records_are_counted_with_the_reason_of_each_that_is_left_out(tmp_path: Path) -> None:
+    paragraph = ["Oslo", ["Oslo is a city."]]
+    questions = [{"context": [paragraph, ["Lima", ["Lima is a city."]]]}, {"context": [paragraph]}]
+    (tmp_path / "q.json").write_text(json.dumps(questions))
+    manifest = build_corpus("qa_contexts", tmp_path / "q.json", tmp_path / "corpus")
+    counts = [manifest[key] for key in ("rows", "records_read", "records_used", "records_dropped")]
+    assert counts == [2, 3, 2, {"duplicate": 1}]
+    manifest = build_corpus("geoworld", titled_file(tmp_path / "p.jsonl", 5), tmp_path / "corpus")
+    assert [manifest[key] for key in ("records_read", "records_used", "records_dropped")] == [5, 5, {}]
+
+
+def test_a_dump_of_redirects_only_and_no_workers_are_refused(tmp_path: Path) -> None:
+    file = tmp_path / "d.xml"
+    file.write_text(dump(page("A", "#REDIRECT [[B]]", redirect="B"), page("Talk:A", "talk", ns=1)))
+    with pytest.raises(
+        DataError, match=r"holds no passages \(left out: 1 other namespace, 1 redirect\); check the path"
+    ):
+        build_corpus("mediawiki", file, tmp_path / "corpus")
+    with pytest.raises(DataError, match="the number of workers is 0; give 1 or more"):
+        build_corpus("mediawiki", file, tmp_path / "corpus", workers=0)
+
+
+def test_the_command_says_what_was_left_out(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "d.xml"
+    file.write_text(dump(page("A", "Text of three words."), page("B", "#REDIRECT [[A]]", redirect="A")))
+    with pytest.raises(SystemExit) as ended:
+        main(["corpus", "build", "mediawiki", str(file), str(tmp_path / "corpus"), "--workers", "2"])
+    assert ended.value.code in (0, None)
+    output = capsys.readouterr().out
+    assert "1 passages, 4.0 words each on average" in output
+    assert "2 records read; left out: 1 redirect" in output
+    assert "d.xml" in output and "2 passages" not in output

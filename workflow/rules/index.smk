@@ -28,8 +28,10 @@ rule build_corpus:
         R.benchmark("build_corpus", "{corpus}")
     conda:
         CPU_ENV
+    # Only a dump has work for several processes; each of them takes about 250 MB at most.
+    threads: lambda wildcards: workflow.cores if PLAN.study.corpora[wildcards.corpus].source == "mediawiki" else 1
     resources:
-        mem_mb=2000,
+        mem_mb=lambda wildcards, threads: 1000 + 250 * threads,
         runtime=240,
     params:
         folder=str(R.corpus("{corpus}")),
@@ -39,7 +41,7 @@ rule build_corpus:
         "Reading the passages of {wildcards.corpus} from {input}"
     shell:
         "parallelsearch corpus build {params.source:q} {input:q} {params.folder:q} --licence {params.licence:q}"
-        " > {log:q} 2>&1"
+        " --workers {threads} > {log:q} 2>&1"
 
 
 rule export_encoder:

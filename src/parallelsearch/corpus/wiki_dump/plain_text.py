@@ -49,20 +49,20 @@ _LIST_MARKS = ("*", "#", ":", ";")
 
 # What is left of markup that its author never closed.
 _COMMENT = re.compile(r"<!--.*?(?:-->|\Z)", re.DOTALL)
-_REFERENCE = re.compile(r"<ref\b[^<>]*/>|<ref\b[^<>]*>.*?</ref\s*>", re.DOTALL | re.IGNORECASE)
+_REFERENCE = re.compile(r"<ref\b[^<>]*/>|<ref\b[^<>]*>(?:(?!<ref\b).)*?</ref\s*>", re.DOTALL | re.IGNORECASE)
 _TAG = re.compile(r"</?[A-Za-z][^<>\n]*>|</?ref\b", re.IGNORECASE)
 _INNERMOST_TEMPLATE = re.compile(r"\{\{[^{}]*\}\}")
 _INNERMOST_TABLE = re.compile(r"\{\|(?:(?!\{\||\|\}).)*\|\}", re.DOTALL)
 _TABLE_LINES = re.compile(r"^[ \t:]*(?:\{\||\{\{|\|).*(?:\n[ \t]*[|!].*)*", re.MULTILINE)
 _OPEN_LINK = re.compile(r"\[\[(?:[^\[\]\n|]*\|)*")
-_BRACKETS = re.compile(r"\[\[|\]\]|\{\{+|\}\}+|\{\||\|\}")
+_MARKS = re.compile(r"\[\[|\]\]|\{\{+|\}\}+|\{\||\|\}|'{2,}|<!--|</?ref\b", re.IGNORECASE)
 _SWITCH = re.compile(r"__[^\W\d_]+(?:_[^\W\d_]+)*__")  # __NOTOC__, in the wiki's own language
 _ENTITY = re.compile(r"&(?:#\d+|#[xX][0-9a-fA-F]+|\w+);")
 _QUOTES = re.compile(r"'{2,}")
 
 _EMPTY_BRACKETS = re.compile(r"\s*[(（][\s,;:，；：、]*[)）]")  # what a template leaves that stood in them
 _OPENING = re.compile(r"([(（])[\s,;，；、]+")
-_CLOSING = re.compile(r"[\s,;，；、]+([)）])")
+_CLOSING = re.compile(r"(?<![\s,;，；、])[\s,;，；、]+([)）])")
 
 
 def plain_text(markup: str, hidden_namespaces: frozenset[str]) -> str:
@@ -77,7 +77,8 @@ def plain_text(markup: str, hidden_namespaces: frozenset[str]) -> str:
     lines = (line.strip() for line in text.split("\n"))
     kept = (line for line in lines if not line.startswith(_LIST_MARKS) and not _ONLY_PREFIXED_LINKS.fullmatch(line))
     text = " ".join(_without_quotes(line) for line in kept).replace(_HIDE, "").replace(_SHOW, "")
-    text = _ENTITY.sub(lambda match: html.unescape(match[0]), text)
+    text = _until_none_is_left(_MARKS, text)
+    text = " ".join(_ENTITY.sub(lambda match: html.unescape(match[0]), text).split())
     text = _CLOSING.sub(r"\1", _OPENING.sub(r"\1", _EMPTY_BRACKETS.sub("", text)))
     return " ".join(text.split())
 
@@ -132,13 +133,19 @@ def _tag(node: Tag, hidden: frozenset[str]) -> Iterator[str]:
 def _without_remains(text: str) -> str:
     text = _REFERENCE.sub("", text)
     for innermost in (_INNERMOST_TEMPLATE, _INNERMOST_TABLE):
-        count = 1
-        while count:
-            text, count = innermost.subn("", text)
+        text = _until_none_is_left(innermost, text)
     text = _TAG.sub("", text)
     text = _TABLE_LINES.sub("", text)
-    text = _BRACKETS.sub("", _OPEN_LINK.sub("", text))
+    text = _OPEN_LINK.sub("", text)
     return _SWITCH.sub(lambda match: "" if match[0] == match[0].upper() else match[0], text)
+
+
+def _until_none_is_left(pattern: re.Pattern[str], text: str) -> str:
+    """Removes matches, also those that come about when what stood between their parts is removed."""
+    count = 1
+    while count:
+        text, count = pattern.subn("", text)
+    return text
 
 
 def _without_quotes(line: str) -> str:
@@ -153,8 +160,4 @@ def _without_quotes(line: str) -> str:
     italic, bold = (sum(size in sizes for size in marks) for sizes in ((2, 5), (3, 4, 5)))
     if italic % 2 and bold % 2:
         line = re.sub(r"(?<=\w)'''(?!')", "'", line, count=1)
-    return _QUOTES.sub(lambda match: "'" * _apostrophes(len(match[0])), line)
-
-
-def _apostrophes(marks: int) -> int:
-    return {2: 0, 3: 0, 4: 1}.get(marks, marks - 5)
+    return _QUOTES.sub(lambda match: "" if len(match[0]) in (2, 3, 5) else "'", line)
