@@ -15,7 +15,7 @@ CORPUS_SOURCES = Literal["geoworld", "dpr", "wiki18", "flashrag", "qa_contexts"]
 READERS = Literal[
     "geoworld", "hotpotqa", "2wikimultihopqa", "musique", "bamboogle", "nq", "triviaqa", "popqa", "multihop_rag"
 ]
-INDEX_KINDS = Literal["flat", "flat_fp16", "ivf_flat", "hnsw"]
+INDEX_KINDS = Literal["flat", "flat_fp16", "flat_int8", "ivf_flat", "ivf_pq", "hnsw"]
 
 
 class Section(BaseModel):
@@ -75,6 +75,7 @@ class IndexConfig(Section):
 
     kind: INDEX_KINDS = Field("flat", description="Kind of FAISS index.")
     parameters: dict[str, int] = Field(default_factory=dict, description="Build and search parameters of the kind.")
+    device: Literal["cpu", "cuda"] = Field("cpu", description="Where it is searched; cuda: split over all GPUs.")
 
 
 class EmbedConfig(Section):

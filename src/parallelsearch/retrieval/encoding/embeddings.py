@@ -13,6 +13,7 @@ from parallelsearch.corpus.passages import Corpus
 from parallelsearch.errors import DataError, MismatchError
 from parallelsearch.files import MANIFEST, read_json, replacing, sha256, write_json
 from parallelsearch.retrieval.encoding.encoder import TOKENS_PER_BATCH, Encoder
+from parallelsearch.retrieval.preflight import disk_available, require_space
 
 DTYPE = np.float16
 PASSAGES_PER_BLOCK = 4096
@@ -51,7 +52,7 @@ def embed_shard(
         raise DataError(f"shard is {shard} of {of}; shards are numbered from 0 to {of - 1}.")
     corpus = Corpus(corpus_dir)
     start, stop = shard_rows(len(corpus), shard, of)
-    identity = {
+    identity: dict[str, Any] = {
         "corpus_sha256": corpus.sha256,
         "encoder": encoder_identity(read_json(Path(encoder_dir) / MANIFEST)),
         "shard": shard,
@@ -62,10 +63,13 @@ def embed_shard(
     if _finished(path, identity):
         return False
     path.with_suffix(".json").unlink(missing_ok=True)
-    encoder = Encoder.open(encoder_dir, device)
     path.parent.mkdir(parents=True, exist_ok=True)
     for abandoned in path.parent.glob(f".{path.name}.*.partial"):  # of a run that was killed
         abandoned.unlink()
+    need = (stop - start) * identity["encoder"]["dim"] * np.dtype(DTYPE).itemsize
+    step = "free some, or choose another folder of results"
+    require_space(need, disk_available(path.parent), f"shard {shard} of {of} with {stop - start} vectors", step)
+    encoder = Encoder.open(encoder_dir, device)
     with replacing(path) as partial:
         vectors = np.lib.format.open_memmap(partial, mode="w+", dtype=DTYPE, shape=(stop - start, encoder.dim))
         _encode_rows(corpus, encoder, vectors, start, stop, tokens_per_batch, f"shard {shard} of {of}")
@@ -126,12 +130,19 @@ class Embeddings:
                 yield np.asarray(shard[start : start + size], dtype=np.float32)
 
     def take(self, rows: np.ndarray) -> np.ndarray:
-        """float32 [len(rows), dim]: the vectors of these passage ids."""
+        """float32 [len(rows), dim]: the vectors of these passage ids, read a part at a time."""
+        if len(rows) and not 0 <= np.min(rows) <= np.max(rows) < len(self):
+            raise IndexError(f"{self.folder} has {len(self)} vectors, not one for each id up to {np.max(rows)}.")
+        vectors = np.empty((len(rows), self.dim), dtype=np.float32)
         ends = np.cumsum([len(shard) for shard in self._shards])
         owner = np.searchsorted(ends, rows, side="right")
-        starts = ends - [len(shard) for shard in self._shards]
-        vectors = [self._shards[s][row - starts[s]] for s, row in zip(owner, rows, strict=True)]
-        return np.stack(vectors).astype(np.float32)
+        for number, shard in enumerate(self._shards):
+            places = np.flatnonzero(owner == number)
+            first = ends[number] - len(shard)
+            for start in range(0, len(places), PASSAGES_PER_BLOCK):
+                part = places[start : start + PASSAGES_PER_BLOCK]
+                vectors[part] = shard[rows[part] - first]
+        return vectors
 
     def _open(self, entry: dict[str, Any]) -> np.ndarray:
         path = self.folder / entry["file"]
