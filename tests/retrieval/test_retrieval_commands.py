@@ -48,7 +48,7 @@ def test_from_a_raw_file_to_a_search(
         ("{kind: flat}", "is not valid JSON"),
         ("[]", "is not a JSON object"),
         ('{"kind": "pq"}', "'kind' is 'pq'"),
-        ('{"nprobe": 4}', "unknown key 'nprobe' (value 4); allowed here: kind, parameters"),
+        ('{"nprobe": 4}', "unknown key 'nprobe' (value 4); allowed here: kind, parameters, device"),
         ('{"kind": "flat", "parameters": {"nprobe": 4}}', "'nprobe', unknown to kind 'flat'"),
     ],
 )
@@ -71,4 +71,6 @@ def test_the_plan_names_every_kind(capsys: pytest.CaptureFixture[str]) -> None:
     code, out, _ = run(capsys, "index", "plan", "--rows", 21_015_324, "--dim", 768)
     assert code == 0
     assert "embeddings on disk: 30.06 GiB" in out
-    assert [line.split()[0] for line in out.splitlines()[1:]] == ["flat", "flat_fp16", "ivf_flat", "hnsw"]
+    kinds = ["flat", "flat_fp16", "flat_int8", "ivf_flat", "ivf_pq", "hnsw"]
+    assert [line.split()[0] for line in out.splitlines()[2:-1]] == kinds
+    assert out.splitlines()[2].split()[1:3] == ["60.12", "GiB"] and "estimates for one core" in out.splitlines()[-1]

@@ -15,6 +15,7 @@ from parallelsearch.files import MANIFEST, read_json, sha256, write_json
 from parallelsearch.retrieval.encoding.embeddings import Embeddings, shard_path
 from parallelsearch.retrieval.indexes.stored_index import StoredIndex, write_index
 
+
 def test_the_manifest_of_a_built_index(study: Study) -> None:
     manifest = read_json(study.index / MANIFEST)
     assert (manifest["kind"], manifest["ntotal"], manifest["dim"]) == ("flat", 43, 384)

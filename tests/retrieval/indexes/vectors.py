@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -21,7 +22,7 @@ def topical(rows: int, dim: int, topics: int = 40, seed: int = 7) -> np.ndarray:
 def embeddings_of(vectors: np.ndarray, folder: Path, shards: int = 3) -> Embeddings:
     """The vectors in shards of nearly equal size."""
     entries, ends = [], [len(vectors) * number // shards for number in range(shards + 1)]
-    for shard, (start, stop) in enumerate(zip(ends, ends[1:], strict=False)):
+    for shard, (start, stop) in enumerate(pairwise(ends)):
         np.save(shard_path(folder, shard, shards), vectors[start:stop])
         entries.append({"file": shard_path(folder, shard, shards).name, "rows": [start, stop]})
     manifest = {"rows": len(vectors), "dim": vectors.shape[1], "encoder_path": "../none", "shards": entries}

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -46,10 +47,13 @@ def build_index(config: IndexConfig, embeddings: Embeddings, block_rows: int = B
     index = empty_index(kind, embeddings.dim, parameters)
     if not index.is_trained:
         _train(index, kind, embeddings.take(training_rows(rows, training_count(kind, rows, parameters))))
-    _reserve(index, kind, rows, parameters)
     with _threads(parameters.get("threads")):
-        for block in embeddings.blocks(block_rows):
-            index.add(block)
+        if kind in IVF_KINDS:
+            _fill_lists(index, embeddings, block_rows)
+        else:
+            _reserve(index, kind, rows, parameters)
+            for block in embeddings.blocks(block_rows):
+                index.add(block)
     apply_search_parameters(index, kind, parameters)
     return BuiltIndex(index, parameters)
 
@@ -111,8 +115,6 @@ def _reserve(index: Any, kind: str, rows: int, parameters: dict[str, int]) -> No
     """Room for all rows at once: an array that grows is copied, and takes three times its size while it is."""
     import faiss
 
-    if kind in IVF_KINDS:
-        return  # one short array for each list
     flat: Any = faiss.downcast_index(index.storage) if kind == "hnsw" else index
     arrays, sizes = [flat.codes], [rows * flat.code_size]
     if kind == "hnsw":
@@ -121,6 +123,33 @@ def _reserve(index: Any, kind: str, rows: int, parameters: dict[str, int]) -> No
     for array, size in zip(arrays, sizes, strict=True):
         array.resize(size)
         array.resize(0)  # the memory stays
+
+
+def _fill_lists(index: Any, embeddings: Embeddings, block_rows: int) -> None:
+    """Adds to an IVF index in two passes: the first finds each vector's list, so that no list has to grow.
+
+    Lists that grow leave holes of half their size in memory.
+    """
+    import faiss
+
+    lists: Any = faiss.downcast_index(faiss.extract_index_ivf(index))
+    rotation = faiss.downcast_VectorTransform(index.chain.at(0)) if lists.this != index.this else None
+    blocks = partial(_rotated_blocks, embeddings, rotation, block_rows)
+    owner = np.concatenate([lists.quantizer.search(block, 1)[1][:, 0] for block in blocks()])
+    for number, length in enumerate(np.bincount(owner, minlength=lists.nlist).tolist()):
+        lists.invlists.resize(number, length)
+        lists.invlists.resize(number, 0)  # the memory stays
+    first = 0
+    for block in blocks():
+        owners = np.ascontiguousarray(owner[first : first + len(block)])
+        lists.add_core(len(block), faiss.swig_ptr(block), None, faiss.swig_ptr(owners))
+        first += len(block)
+    index.ntotal = lists.ntotal
+
+
+def _rotated_blocks(embeddings: Embeddings, rotation: Any, block_rows: int) -> Iterator[np.ndarray]:
+    for block in embeddings.blocks(block_rows):
+        yield np.ascontiguousarray(block if rotation is None else rotation.apply(block))
 
 
 @contextmanager

@@ -10,6 +10,7 @@ from parallelsearch.errors import ConfigError
 from parallelsearch.retrieval.indexes.building import BLOCK_ROWS, training_count
 from parallelsearch.retrieval.indexes.calibration import Estimate, estimate
 from parallelsearch.retrieval.indexes.kinds import IVF_KINDS, PQ_CENTROIDS, complete_parameters
+from parallelsearch.retrieval.preflight import size
 
 FLOAT32, FLOAT16, INT64, INT32 = 4, 2, 8, 4
 BYTES_PER_VALUE = {"flat": 4, "flat_fp16": 2, "flat_int8": 1, "ivf_flat": 4, "hnsw": 4}
@@ -82,9 +83,13 @@ def index_bytes(kind: str, rows: int, dim: int, parameters: dict[str, int]) -> i
 
 
 def build_bytes(kind: str, rows: int, dim: int, parameters: dict[str, int]) -> int:
-    """Bytes of memory while the index is built: itself, and the training vectors or one block of embeddings."""
+    """Bytes of memory while the index is built: itself, and the training vectors or one block of embeddings.
+
+    For IVF also the number of each vector's list.
+    """
     beside = max(training_count(kind, rows, parameters), min(BLOCK_ROWS, rows))
-    return index_bytes(kind, rows, dim, parameters) + beside * dim * (FLOAT32 + FLOAT16)
+    lists = rows * INT64 if kind in IVF_KINDS else 0
+    return index_bytes(kind, rows, dim, parameters) + lists + beside * dim * (FLOAT32 + FLOAT16)
 
 
 def embedding_bytes(rows: int, dim: int) -> int:
@@ -99,6 +104,6 @@ def smaller_kind(rows: int, dim: int, bytes_free: int, build: bool) -> str:
     fitting = [need for need in needs if taken[need.kind] <= bytes_free]
     if not fitting:
         least = min(needs, key=lambda need: taken[need.kind])
-        return f"the smallest kind, '{least.kind}', needs {taken[least.kind] / 2**30:.2f} GiB: ask for as much"
+        return f"the smallest kind, '{least.kind}', needs {size(taken[least.kind])}: ask for as much"
     best = max(fitting, key=lambda need: need.estimate.recall_at_3)
-    return f"set index.kind to '{best.kind}', which needs {taken[best.kind] / 2**30:.2f} GiB, or ask for more memory"
+    return f"set index.kind to '{best.kind}', which needs {size(taken[best.kind])}, or ask for more memory"
