@@ -48,8 +48,8 @@ def test_the_papers_index_needs_what_users_measured() -> None:
     assert needs["flat_fp16"].bytes * 2 == needs["flat"].bytes
     assert needs["flat_int8"].bytes == pytest.approx(needs["flat"].bytes / 4, rel=1e-4)
     assert needs["hnsw"].bytes - needs["flat"].bytes == pytest.approx(rows * (64 * 4 + 32 / 31 * 4 + 12), rel=0.001)
-    # 192 bytes of code and 8 of id a vector; 18,337 centroids of 768 numbers and 8 bytes, 256 of codes, 768 * 768
-    assert needs["ivf_pq"].bytes == rows * 200 + 18_337 * (768 * 4 + 8) + (256 + 768) * 768 * 4
+    # 192 bytes of code and 8 of id a vector; 18,336 centroids of 768 numbers and 8 bytes, 256 of codes, 768 * 768
+    assert needs["ivf_pq"].bytes == rows * 200 + 18_336 * (768 * 4 + 8) + (256 + 768) * 768 * 4
     assert all(need.build_bytes > need.bytes for need in needs.values())
 
 
