@@ -87,7 +87,7 @@ def built(kind: str, parameters: dict[str, int], embeddings: Embeddings, folder:
         del index
     index = faiss.read_index(str(path), faiss.IO_FLAG_MMAP_IFC)
     apply_search_parameters(index, kind, complete)
-    return index, {"parameters": complete, **read_json(note)}
+    return index, {"rows": len(embeddings), "parameters": complete, **read_json(note)}
 
 
 def seconds_a_query(index: Any, queries: np.ndarray, batch: int) -> float:
@@ -180,7 +180,6 @@ def main() -> None:
             "threads": threads,
             "date": str(date.today()),
             "faiss": faiss.__version__,
-            "rows": rows,
             "dim": source.dim,
             "kinds": found,
         }

@@ -129,9 +129,11 @@ def plan(
             )
         )
     found = calibration()
+    measured = sorted({kind["rows"] for kind in found["kinds"].values()})
     typer.echo(
-        f"Bytes are FAISS' own layouts. Times and recall are estimates for one core, extrapolated from {found['rows']}"
-        f" vectors of {found['dim']} measured on {found['date']} ({found['processor']}, {found['threads']} thread);"
+        "Bytes are FAISS' own layouts. Times and recall are estimates for one core, extrapolated from"
+        f" {' and '.join(map(str, measured))} vectors of {found['dim']} measured on {found['date']}"
+        f" ({found['processor']}, {found['threads']} thread);"
         " queries/s: one query at a time, and 64 together. Recall is the measured one: more rows find less, a higher"
         " nprobe or efSearch finds more. `index build` measures your own."
     )

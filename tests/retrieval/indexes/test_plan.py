@@ -61,7 +61,7 @@ def test_a_kind_that_cannot_be_built_is_left_out() -> None:
 def test_estimates_at_the_measured_size_are_the_measured_figures(kind: str) -> None:
     measured = calibration()
     found = measured["kinds"][kind]
-    here = estimate(kind, measured["rows"], measured["dim"], found["parameters"])
+    here = estimate(kind, found["rows"], measured["dim"], found["parameters"])
     assert here.build_seconds == pytest.approx(found["build_seconds"])
     assert here.queries_per_second == pytest.approx(found["single_per_second"])
     assert here.batch_queries_per_second == pytest.approx(found["batch_per_second"])

@@ -1,7 +1,7 @@
 """How long an index takes to build and to search, estimated from what benchmarks/bench_index.py measured.
 
-calibration.yaml holds the measured figures of one machine, one thread and one number of vectors. An estimate is the
-measured time of the kind multiplied by the ratio of two amounts of work, in multiplications:
+calibration.yaml holds the measured figures of one machine and one thread, for each kind at some number of vectors. An
+estimate is the measured time of the kind multiplied by the ratio of two amounts of work, in multiplications:
 
 searching   flat, flat_fp16, flat_int8   rows * dim
             ivf_flat                     dim * (nlist + nprobe * rows / nlist)
@@ -47,7 +47,7 @@ class Estimate:
 
 @cache
 def calibration() -> dict[str, Any]:
-    """The measured figures: processor, threads, date, rows, dim, and for each kind parameters, times and recall."""
+    """The measured figures: processor, threads, date, dim, and for each kind rows, parameters, times and recall."""
     values: dict[str, Any] = yaml.safe_load(CALIBRATION.read_text(encoding="utf-8"))
     return values
 
@@ -56,7 +56,7 @@ def estimate(kind: str, rows: int, dim: int, parameters: dict[str, int]) -> Esti
     """Time and recall of an index of `rows` vectors of `dim` values with these (complete) parameters."""
     measured = calibration()
     found = measured["kinds"][kind]
-    at = (kind, measured["rows"], measured["dim"], found["parameters"])
+    at = (kind, found["rows"], measured["dim"], found["parameters"])
     search = search_work(kind, rows, dim, parameters) / search_work(*at)
     build = build_work(kind, rows, dim, parameters) / build_work(*at)
     return Estimate(
