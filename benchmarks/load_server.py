@@ -32,7 +32,7 @@ MAX_WAITING = 128
 CACHED_QUERIES = 500
 EXPECTED = {
     "search": {200, 503},
-    "empty query": {400},
+    "empty query": {400, 503},
     "not JSON": {422},
     "long body": {413},
     "metrics": {200},

@@ -15,7 +15,7 @@ CORPUS_SOURCES = Literal["geoworld", "dpr", "wiki18", "flashrag", "qa_contexts",
 READERS = Literal[
     "geoworld", "hotpotqa", "2wikimultihopqa", "musique", "bamboogle", "nq", "triviaqa", "popqa", "multihop_rag"
 ]
-INDEX_KINDS = Literal["flat", "flat_fp16", "ivf_flat", "hnsw"]
+INDEX_KINDS = Literal["flat", "flat_fp16", "flat_int8", "ivf_flat", "ivf_pq", "hnsw"]
 
 
 class Section(BaseModel):
@@ -101,6 +101,7 @@ class IndexConfig(Section):
 
     kind: Literal[INDEX_KINDS, "bm25", "hybrid"] = Field("flat", description="Kind of FAISS index, bm25 or hybrid.")
     parameters: dict[str, int] = Field(default_factory=dict, description="Build and search parameters of the kind.")
+    device: Literal["cpu", "cuda"] = Field("cpu", description="Where it is searched; cuda: split over all GPUs.")
     bm25: Bm25Config = Field(Bm25Config(), description="Settings of the kinds bm25 and hybrid.")
     hybrid: HybridConfig = Field(HybridConfig(), description="Settings of the kind hybrid.")
     reranker: RerankerConfig | None = Field(None, description="Second stage; none: the order of the index.")

@@ -50,3 +50,7 @@ class EngineError(UserError):
 
 class TrainingError(UserError):
     """A training job that failed, diverged or cannot go on from what it found."""
+
+
+class ResourceError(UserError):
+    """Memory, GPU memory or disk that is smaller than what a job will need; raised before the job starts."""

@@ -9,7 +9,10 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
+import torch
 from small_study import CONFIG, DUPLICATED, ENCODER, REAL_PASSAGES, SHORT_ROWS, Study
+from tokenizers import BertWordPieceTokenizer
+from transformers import BertConfig, BertModel, PreTrainedTokenizerFast
 
 from parallelsearch.config import IndexConfig
 from parallelsearch.corpus.passages import build_corpus
@@ -62,14 +65,34 @@ def study(tmp_path_factory: pytest.TempPathFactory, encoder_dir: Path, small_row
 
 
 @pytest.fixture(scope="session")
-def short(encoder_dir: Path, tmp_path_factory: pytest.TempPathFactory) -> Study:
-    """A corpus of a few words and the encoder; nothing is encoded yet."""
+def tiny_encoder_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A BERT of random weights that is exported like any other: for tests in which only the way counts."""
+    root = tmp_path_factory.mktemp("tiny-encoder")
+    texts = ["passage: Town 0", "query: where does it lie"]
+    words = BertWordPieceTokenizer()
+    words.train_from_iterator(texts, vocab_size=200, show_progress=False)
+    tokens = PreTrainedTokenizerFast(tokenizer_object=words._tokenizer, pad_token="[PAD]", cls_token="[CLS]")
+    shape = {"hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 128}
+    torch.manual_seed(0)
+    BertModel(BertConfig(vocab_size=len(tokens), **shape), add_pooling_layer=False).save_pretrained(root / "hub")
+    tokens.save_pretrained(root / "hub")
+    declared = {"source": "hub", "model": str(root / "hub"), "query_prefix": "query: ", "passage_prefix": "passage: "}
+    declared |= {"pooling": "mean", "max_tokens": 64, "dim": 64, "licence": "none"}
+    (root / "encoders").mkdir()
+    (root / "encoders" / "tiny.yaml").write_text(json.dumps(declared), encoding="utf-8")
+    export_encoder("tiny", root / "tiny", root)
+    return root / "tiny"
+
+
+@pytest.fixture(scope="session")
+def short(tiny_encoder_dir: Path, tmp_path_factory: pytest.TempPathFactory) -> Study:
+    """A corpus of a few words and a tiny encoder; nothing is encoded yet."""
     made = Study(tmp_path_factory.mktemp("short"))
     raw = made.root / "raw.jsonl"
     rows = [{"id": n, "title": f"Town {n}", "text": "It lies."} for n in range(SHORT_ROWS)]
     raw.write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
     build_corpus("geoworld", raw, made.corpus)
-    made.encoder.symlink_to(encoder_dir)
+    made.encoder.symlink_to(tiny_encoder_dir)
     return made
 
 

@@ -17,14 +17,14 @@ from pathlib import Path
 
 import faiss  # noqa: F401
 import torch
-import transformers  # noqa: F401
+from transformers import AutoConfig, AutoModel, BertModel  # noqa: F401
 
 from parallelsearch.config import IndexConfig
 from parallelsearch.retrieval.encoding.shards import embed_shard
 from parallelsearch.retrieval.indexes import stored_index
 
 STEPS = {
-    "embed": lambda root, out: embed_shard(root / "corpus", root / "encoder", out, 0, 1, 2048, "cpu", 2),
+    "embed": lambda root, out: embed_shard(root / "corpus", root / "encoder", out, 0, 1, 2048, "cpu", 10),
     "index": lambda root, out: stored_index.write_index(
         root / "corpus", root / "embeddings", out, IndexConfig(kind="hnsw")
     ),

@@ -10,7 +10,7 @@ from parallelsearch.config_files import CONFIG_DIR
 ENCODER = "multilingual-e5-small"
 CONFIG = Path(__file__).resolve().parents[2] / CONFIG_DIR
 REAL_PASSAGES = 40
-SHORT_ROWS = 12
+SHORT_ROWS = 300
 DUPLICATED = 30  # id of the passage that stands a second time at the end of the corpus
 
 

@@ -37,7 +37,7 @@ def test_from_a_raw_file_to_a_search(
     ):
         code, out, err = run(capsys, *step)
         assert code == 0, err
-    assert "hnsw, 9 vectors, recall@9 1.0" in out
+    assert "hnsw, 9 vectors, recall@3 1.0, recall@9 1.0" in out
     (hits,) = LocalRetriever.open(index, device="cpu").search_now([small_rows[4]["title"]], 2)
     assert hits[0].passage.title == small_rows[4]["title"]
 
@@ -49,7 +49,7 @@ def test_from_a_raw_file_to_a_search(
         ("[]", "is not a JSON object"),
         ('{"kind": "pq"}', "'kind' is 'pq'"),
         ('{"kind": "bm25"}', "index.kind is 'bm25', which is not built from embeddings alone; use"),
-        ('{"nprobe": 4}', "unknown key 'nprobe' (value 4); allowed here: kind, parameters"),
+        ('{"nprobe": 4}', "unknown key 'nprobe' (value 4); allowed here: kind, parameters, device"),
         ('{"kind": "flat", "parameters": {"nprobe": 4}}', "'nprobe', unknown to kind 'flat'"),
     ],
 )
@@ -72,4 +72,6 @@ def test_the_plan_names_every_kind(capsys: pytest.CaptureFixture[str]) -> None:
     code, out, _ = run(capsys, "index", "plan", "--rows", 21_015_324, "--dim", 768)
     assert code == 0
     assert "embeddings on disk: 30.06 GiB" in out
-    assert [line.split()[0] for line in out.splitlines()[1:]] == ["flat", "flat_fp16", "ivf_flat", "hnsw"]
+    kinds = ["flat", "flat_fp16", "flat_int8", "ivf_flat", "ivf_pq", "hnsw"]
+    assert [line.split()[0] for line in out.splitlines()[2:-1]] == kinds
+    assert out.splitlines()[2].split()[1:3] == ["60.13", "GiB"] and "estimates for one core" in out.splitlines()[-1]

@@ -6,6 +6,7 @@ import asyncio
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
@@ -37,6 +38,8 @@ class JoinedSearches(ABC):
         self.description = description
         self.latest: LatestAnswers[tuple[str, int], list[Hit]] = LatestAnswers()
         self._search_lock = threading.Lock()
+        # One thread for all searches: each further one would bring its own memory arena and team of compute threads.
+        self._searcher = ThreadPoolExecutor(1, "search")
         self._waiting: dict[asyncio.AbstractEventLoop, list[_Request]] = {}
         self._workers: dict[asyncio.AbstractEventLoop, asyncio.Task[None]] = {}
 
@@ -97,7 +100,7 @@ class JoinedSearches(ABC):
         queries = [query for request in batch for query in request.queries]
         top_k = max(request.top_k for request in batch)
         try:
-            hits = await loop.run_in_executor(None, self.search_now, queries, top_k)
+            hits = await loop.run_in_executor(self._searcher, self.search_now, queries, top_k)
         except Exception as error:  # every caller of the batch learns of it; none may wait for ever
             for request in batch:
                 if not request.reply.done():

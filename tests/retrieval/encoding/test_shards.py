@@ -17,7 +17,7 @@ from parallelsearch.retrieval.encoding.embeddings import shard_path, shard_rows,
 from parallelsearch.retrieval.encoding.encoder import Encoder
 from parallelsearch.retrieval.encoding.shards import embed_shard
 
-BLOCK = 3
+BLOCK = 75
 
 
 @given(st.integers(0, 10_000), st.integers(1, 64))

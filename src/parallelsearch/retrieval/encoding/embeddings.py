@@ -14,6 +14,7 @@ from parallelsearch.errors import DataError, MismatchError
 from parallelsearch.files import MANIFEST, read_json, sha256, write_json
 
 DTYPE = np.float16
+ROWS_READ_AT_ONCE = 4096
 EMBED_AGAIN = "rerun `parallelsearch embed` and `parallelsearch embed-manifest`"
 
 
@@ -83,12 +84,19 @@ class Embeddings:
                 yield np.asarray(shard[start : start + size], dtype=np.float32)
 
     def take(self, rows: np.ndarray) -> np.ndarray:
-        """float32 [len(rows), dim]: the vectors of these passage ids."""
+        """float32 [len(rows), dim]: the vectors of these passage ids, read a part at a time."""
+        if len(rows) and not 0 <= np.min(rows) <= np.max(rows) < len(self):
+            raise IndexError(f"{self.folder} has {len(self)} vectors, not one for each id up to {np.max(rows)}.")
+        vectors = np.empty((len(rows), self.dim), dtype=np.float32)
         ends = np.cumsum([len(shard) for shard in self._shards])
         owner = np.searchsorted(ends, rows, side="right")
-        starts = ends - [len(shard) for shard in self._shards]
-        vectors = [self._shards[s][row - starts[s]] for s, row in zip(owner, rows, strict=True)]
-        return np.stack(vectors).astype(np.float32)
+        for number, shard in enumerate(self._shards):
+            places = np.flatnonzero(owner == number)
+            first = ends[number] - len(shard)
+            for start in range(0, len(places), ROWS_READ_AT_ONCE):
+                part = places[start : start + ROWS_READ_AT_ONCE]
+                vectors[part] = shard[rows[part] - first]
+        return vectors
 
     def _open(self, entry: dict[str, Any]) -> np.ndarray:
         path = self.folder / entry["file"]

@@ -133,19 +133,32 @@ class Encoder:
     def _forward(self, rows: list[tuple[int, ...]]) -> np.ndarray:
         import torch
 
-        width = max(map(len, rows))
-        ids = torch.full((len(rows), width), self._pad)
-        mask = torch.zeros((len(rows), width), dtype=torch.long)
+        height, width = _height(len(rows)), _multiple_of_eight(max(map(len, rows)))
+        ids = torch.full((height, width), self._pad)
+        mask = torch.zeros((height, width), dtype=torch.long)
+        mask[len(rows) :, 0] = 1  # an attention over nothing would be no number
         for number, row in enumerate(rows):
             ids[number, : len(row)] = torch.tensor(row)
             mask[number, : len(row)] = 1
         ids, mask = ids.to(self.device), mask.to(self.device)
         with torch.inference_mode():
             hidden = self._model(input_ids=ids, attention_mask=mask).last_hidden_state
-            pooled = _pool(hidden, mask, self.manifest["pooling"])
+            pooled = _pool(hidden, mask, self.manifest["pooling"])[: len(rows)]
             if self.manifest["normalize"]:
                 pooled = torch.nn.functional.normalize(pooled, dim=-1)
         return pooled.cpu().numpy()
+
+
+def _multiple_of_eight(number: int) -> int:
+    return -(-number // 8) * 8
+
+
+def _height(rows: int) -> int:
+    """Rows of a batch of `rows`: for every new shape the processor's library prepares, and keeps, kernels of its own.
+
+    With sizes as they came a server's memory grew without end.
+    """
+    return _multiple_of_eight(rows) if rows > 4 else 1 << (rows - 1).bit_length()
 
 
 def _pool(hidden: torch.Tensor, mask: torch.Tensor, pooling: str) -> torch.Tensor:

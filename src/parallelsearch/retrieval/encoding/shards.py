@@ -16,6 +16,7 @@ from parallelsearch.errors import DataError
 from parallelsearch.files import MANIFEST, read_json, sha256, write_json
 from parallelsearch.retrieval.encoding.embeddings import DTYPE, encoder_identity, shard_path, shard_rows
 from parallelsearch.retrieval.encoding.encoder import TOKENS_PER_BATCH, Encoder
+from parallelsearch.retrieval.preflight import disk_available, require_space
 
 PASSAGES_PER_BLOCK = 4096
 
@@ -40,7 +41,7 @@ def embed_shard(
         raise DataError(f"shard is {shard} of {of}; shards are numbered from 0 to {of - 1}.")
     corpus = Corpus(corpus_dir)
     start, stop = shard_rows(len(corpus), shard, of)
-    identity = {
+    identity: dict[str, Any] = {
         "corpus_sha256": corpus.sha256,
         "encoder": encoder_identity(read_json(Path(encoder_dir) / MANIFEST)),
         "shard": shard,
@@ -51,6 +52,9 @@ def embed_shard(
     if _finished(path, identity):
         return False
     path.with_suffix(".json").unlink(missing_ok=True)
+    need = (stop - start) * identity["encoder"]["dim"] * np.dtype(DTYPE).itemsize
+    step = "free some, or choose another folder of results"
+    require_space(need, disk_available(path.parent), f"shard {shard} of {of} with {stop - start} vectors", step)
     encoder = Encoder.open(encoder_dir, device)
     # A vector depends a little on its batch and on the precision: blocks made otherwise do not go into one shard.
     way = {"precision": encoder.precision, "tokens_per_batch": tokens_per_batch, "block": passages_per_block}

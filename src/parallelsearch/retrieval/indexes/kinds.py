@@ -2,118 +2,75 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
-
-import numpy as np
+from typing import Any
 
 from parallelsearch.config import IndexConfig
 from parallelsearch.errors import ConfigError
 
-if TYPE_CHECKING:
-    from parallelsearch.retrieval.encoding.embeddings import Embeddings
-
-TRAINING_VECTORS_PER_LIST = 64
-TRAINING_SEED = 0
-
-# Build and search parameters of each kind with their defaults; nlist 0 means 4 * sqrt(rows), as FAISS advises.
+# Build and search parameters of each kind with their defaults.
+# nlist 0: 4 * sqrt(rows), as FAISS advises. m 0: one byte for every 4 values. threads: of HNSW's building, where more
+# than one is faster and no two builds are alike.
 DEFAULTS: dict[str, dict[str, int]] = {
     "flat": {},
     "flat_fp16": {},
-    "ivf_flat": {"nlist": 0, "nprobe": 16},
-    "hnsw": {"M": 32, "efConstruction": 200, "efSearch": 128},
+    "flat_int8": {},
+    "ivf_flat": {"nlist": 0, "nprobe": 64},
+    "ivf_pq": {"nlist": 0, "nprobe": 64, "m": 0},
+    "hnsw": {"M": 32, "efConstruction": 100, "efSearch": 128, "threads": 1},
 }
-EXACT_KINDS = ("flat", "flat_fp16")
+EXACT_KINDS = ("flat", "flat_fp16")  # embeddings are stored in float16, so flat_fp16 loses nothing
+IVF_KINDS = ("ivf_flat", "ivf_pq")
+LEAST = {"nlist": 0, "m": 0, "M": 2}  # of the other parameters: 1
+PQ_CENTROIDS = 256  # of each sub-quantizer: one byte
+PQ_VALUES_PER_BYTE = 4
 
 
-@dataclass(frozen=True, slots=True)
-class BuiltIndex:
-    """A filled FAISS index and the parameters it was built with (defaults filled in)."""
+def complete_parameters(config: IndexConfig, rows: int, dim: int) -> dict[str, int]:
+    """The parameters of the kind for `rows` vectors of `dim` values, defaults filled in.
 
-    index: Any
-    parameters: dict[str, int]
-
-
-def complete_parameters(config: IndexConfig, rows: int) -> dict[str, int]:
-    """The parameters of the kind with defaults filled in; unknown or impossible ones are a ConfigError."""
-    known = DEFAULTS[config.kind]
+    nlist is at most `rows` and nprobe at most nlist, so that one configuration serves corpora of every size.
+    Unknown or impossible parameters are a ConfigError.
+    """
+    kind, known = config.kind, DEFAULTS[config.kind]
     for name, value in config.parameters.items():
         if name not in known:
             allowed = ", ".join(known) or "none"
-            raise ConfigError(f"index.parameters has '{name}', unknown to kind '{config.kind}'; allowed: {allowed}.")
-        if value < (0 if name == "nlist" else 1):
-            raise ConfigError(f"index.parameters.{name} is {value}; give a positive number.")
+            raise ConfigError(f"index.parameters has '{name}', unknown to kind '{kind}'; allowed: {allowed}.")
+        if value < (least := LEAST.get(name, 1)):
+            raise ConfigError(f"index.parameters.{name} is {value}; give a number of at least {least}.")
     parameters = {**known, **config.parameters}
-    if config.kind == "ivf_flat":
+    if kind in IVF_KINDS:
         parameters["nlist"] = min(parameters["nlist"] or max(int(4 * rows**0.5), 1), rows)
         parameters["nprobe"] = min(parameters["nprobe"], parameters["nlist"])
+    if kind == "ivf_pq":
+        parameters["m"] = parameters["m"] or _bytes_per_vector(dim)
+        if dim % parameters["m"]:
+            raise ConfigError(
+                f"index.parameters.m is {parameters['m']}, which does not divide the {dim} values of a vector;"
+                f" take one of {', '.join(map(str, _divisors(dim)))}."
+            )
+        if rows < PQ_CENTROIDS:
+            raise ConfigError(
+                f"index.kind is 'ivf_pq', whose codes are trained on at least {PQ_CENTROIDS} passages, but the corpus"
+                f" has {rows}; take 'flat'."
+            )
     return parameters
-
-
-def build_index(config: IndexConfig, embeddings: Embeddings) -> BuiltIndex:
-    """Builds and fills the index block by block; ids are row numbers of the corpus."""
-    import faiss
-
-    parameters = complete_parameters(config, len(embeddings))
-    index = _empty_index(config.kind, embeddings, parameters)
-    for block in embeddings.blocks():
-        index.add(block)
-    if config.kind == "ivf_flat":
-        faiss.extract_index_ivf(index).make_direct_map()
-    apply_search_parameters(index, config.kind, parameters)
-    return BuiltIndex(index, parameters)
 
 
 def apply_search_parameters(index: Any, kind: str, parameters: dict[str, int]) -> None:
     """Sets nprobe or efSearch: FAISS keeps them in the object, and its own defaults (1 and 16) lose many passages."""
-    if kind == "ivf_flat":
-        index.nprobe = parameters["nprobe"]
+    import faiss
+
+    if kind in IVF_KINDS:
+        faiss.extract_index_ivf(index).nprobe = parameters["nprobe"]
     if kind == "hnsw":
         index.hnsw.efSearch = parameters["efSearch"]
 
 
-def _empty_index(kind: str, embeddings: Embeddings, parameters: dict[str, int]) -> Any:
-    import faiss
-
-    index: Any
-    dim = embeddings.dim
-    if kind == "flat":
-        return faiss.IndexFlatIP(dim)
-    if kind == "flat_fp16":
-        return faiss.IndexScalarQuantizer(dim, faiss.ScalarQuantizer.QT_fp16, faiss.METRIC_INNER_PRODUCT)
-    if kind == "hnsw":
-        index = faiss.IndexHNSWFlat(dim, parameters["M"], faiss.METRIC_INNER_PRODUCT)
-        index.hnsw.efConstruction = parameters["efConstruction"]
-        return index
-    index = faiss.IndexIVFFlat(faiss.IndexFlatIP(dim), dim, parameters["nlist"], faiss.METRIC_INNER_PRODUCT)
-    index.cp.seed = TRAINING_SEED
-    index.cp.min_points_per_centroid = 1
-    index.train(_training_vectors(embeddings, parameters["nlist"]))
-    return index
+def _bytes_per_vector(dim: int) -> int:
+    """The largest divisor of `dim` that is at most a quarter of it."""
+    return max((m for m in _divisors(dim) if m * PQ_VALUES_PER_BYTE <= dim), default=1)
 
 
-def _training_vectors(embeddings: Embeddings, lists: int) -> np.ndarray:
-    wanted = min(len(embeddings), lists * TRAINING_VECTORS_PER_LIST)
-    rows = np.random.default_rng(TRAINING_SEED).choice(len(embeddings), wanted, replace=False)
-    return embeddings.take(np.sort(rows))
-
-
-def exact_neighbours(embeddings: Embeddings, queries: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
-    """Scores and ids [len(queries), k] of the exact search over all embeddings, one block in memory at a time."""
-    import faiss
-
-    parts: list[tuple[np.ndarray, np.ndarray]] = []
-    for first, block in _numbered(embeddings):
-        scores, ids = faiss.knn(queries, block, min(k, len(block)), metric=faiss.METRIC_INNER_PRODUCT)
-        parts.append((scores, ids + first))
-    scores, ids = (np.concatenate(part, axis=1) for part in zip(*parts, strict=True))
-    order = np.lexsort((ids, -scores))[:, :k]
-    return np.take_along_axis(scores, order, axis=1), np.take_along_axis(ids, order, axis=1)
-
-
-def _numbered(embeddings: Embeddings) -> Iterator[tuple[int, np.ndarray]]:
-    first = 0
-    for block in embeddings.blocks():
-        yield first, block
-        first += len(block)
+def _divisors(number: int) -> list[int]:
+    return [divisor for divisor in range(1, number + 1) if number % divisor == 0]

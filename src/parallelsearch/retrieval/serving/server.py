@@ -23,6 +23,7 @@ from parallelsearch.retrieval.serving.wire import DEFAULT_TOP_K, TOKEN_VARIABLE
 from parallelsearch.retrieval.serving.workers import run_workers
 
 GRACE_SECONDS = 10
+KEEP_ALIVE_SECONDS = 65  # longer than clients keep a connection: a request must not meet a closing one
 LOOPBACK = "127.0.0.1"
 
 
@@ -96,7 +97,13 @@ class _Server(uvicorn.Server):
 
     def __init__(self, service: RetrieverService, load: Callable[[], JoinedSearches], on_ready: Callable[[], None]):
         super().__init__(
-            uvicorn.Config(service.app, log_level="warning", timeout_graceful_shutdown=GRACE_SECONDS, access_log=False)
+            uvicorn.Config(
+                service.app,
+                log_level="warning",
+                access_log=False,
+                timeout_keep_alive=KEEP_ALIVE_SECONDS,
+                timeout_graceful_shutdown=GRACE_SECONDS,
+            )
         )
         self.service, self.load, self.on_ready = service, load, on_ready
         self.failure: BaseException | None = None
