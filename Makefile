@@ -2,6 +2,7 @@
 #   make demo         the laptop study, from nothing to tables, figures, report and MLflow store
 #   make test         all tests
 #   make real         real questions, a real language model, no training
+#   make bench-retrieval   encoder, server and indexes against the plain way; recall of supporting pages
 # CONFIG=config/laptop-3seeds.yaml make demo     another study
 
 SHELL := /bin/bash
@@ -23,7 +24,7 @@ unexport PYTHONDONTWRITEBYTECODE
 # Several processes compute at once: a waiting thread must not keep a core busy (a step was 10 times slower with it).
 export OMP_WAIT_POLICY := PASSIVE
 
-.PHONY: help env browser demo real report mlflow test test-all lint lock clean
+.PHONY: help env browser demo real report mlflow test test-all lint lock clean bench-retrieval
 
 help:
 	@sed -n '1,/^$$/s/^# \{0,1\}//p' Makefile
@@ -75,6 +76,20 @@ report: env
 mlflow: env
 	mlflow ui --backend-store-uri sqlite:///$(RESULTS)/mlflow/mlflow.db --host 127.0.0.1 --port 5000
 
+# -- measurements ------------------------------------------------------------------------------------------------------
+
+# Passages (JSON lines with title and text) and questions in their data sets' own layout.
+BENCH_DATA ?= ../shared/data
+BENCH := results-bench
+bench-retrieval: env
+	python benchmarks/bench_recall.py --work $(BENCH) --sample 6000 --passages $(BENCH_DATA)/corpus.jsonl.gz \
+	  --questions hotpotqa=$(BENCH_DATA)/hotpotqa.jsonl.gz \
+	  --questions 2wikimultihopqa=$(BENCH_DATA)/2wikimultihopqa.jsonl.gz
+	python benchmarks/bench_encode.py --corpus $(BENCH)/corpus --encoder $(BENCH)/encoder
+	python benchmarks/bench_server.py --work $(BENCH) --questions $(BENCH)/questions/hotpotqa.parquet
+	python benchmarks/load_server.py --work $(BENCH) --questions $(BENCH)/questions/hotpotqa.parquet
+	python benchmarks/bench_index.py $(BENCH)/embeddings $(BENCH)/scale --rows 100000 --rows 1000000
+
 # -- checks ------------------------------------------------------------------------------------------------------------
 
 test: env browser
@@ -83,8 +98,8 @@ test: env browser
 test-all: lint test
 
 lint: env
-	ruff check src tests
-	ruff format --check src tests
+	ruff check src tests benchmarks
+	ruff format --check src tests benchmarks
 	mypy
 	snakefmt --check Snakefile workflow
 	snakemake --lint
@@ -97,4 +112,4 @@ lock:
 
 clean:
 	rm -rf results-smoke .pytest_cache .mypy_cache .ruff_cache .hypothesis
-	find src tests -name __pycache__ -prune -exec rm -rf {} +
+	find src tests benchmarks -name __pycache__ -prune -exec rm -rf {} +

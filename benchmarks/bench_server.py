@@ -2,6 +2,8 @@
 
     python benchmarks/bench_server.py --work results-bench --questions results-bench/questions/hotpotqa.parquet
 
+WORK is a folder that bench_recall.py made.
+
 Agents ask again as soon as they have an answer, two sub-queries a request, every query once: real questions, and their
 halves. Caches are off. Both servers run all the time, one of them has work: they take turns, round after round.
 """
