@@ -26,7 +26,7 @@ rule export_policy:
         mem_mb=4000,
         runtime=60,
     params:
-        folder=str(R.policy("{policy}")),
+        folder=subpath(output[0], parent=True),
     message:
         "Preparing the language model {wildcards.policy}"
     shell:
