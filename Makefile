@@ -88,7 +88,8 @@ bench-retrieval: env
 	python benchmarks/bench_encode.py --corpus $(BENCH)/corpus --encoder $(BENCH)/encoder
 	python benchmarks/bench_server.py --work $(BENCH) --questions $(BENCH)/questions/hotpotqa.parquet
 	python benchmarks/load_server.py --work $(BENCH) --questions $(BENCH)/questions/hotpotqa.parquet
-	python benchmarks/bench_index.py $(BENCH)/embeddings $(BENCH)/scale --rows 100000 --rows 1000000
+	python benchmarks/bench_index.py $(BENCH)/embeddings $(BENCH)/scale --rows 100000 --rows 1000000 \
+	  --parameter hnsw.M=16 --parameter hnsw.efConstruction=80
 
 # -- checks ------------------------------------------------------------------------------------------------------------
 

@@ -23,6 +23,7 @@ from parallelsearch.errors import RetrieverError
 from parallelsearch.records import Passage
 from parallelsearch.retrieval.retriever import LocalRetriever
 from parallelsearch.retrieval.serving.client import HttpRetriever
+from parallelsearch.retrieval.serving.server import open_socket
 
 START_SECONDS = 120
 TWO = ["drummers of rock bands", "a long list of items"]
@@ -198,6 +199,14 @@ def test_the_client_reports_the_servers_refusal(url: str) -> None:
 
     with pytest.raises(RetrieverError, match=r"status 400.*query 1 of 2 is empty"):
         asyncio.run(ask())
+
+
+def test_the_end_of_a_reply_does_not_wait_for_an_acknowledgement() -> None:
+    """Nagle's algorithm on the server and delayed acknowledgements of the client cost 40 ms a request together."""
+    with open_socket("127.0.0.1", 0) as listening, socket.create_connection(listening.getsockname()):
+        accepted, _ = listening.accept()
+        assert accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
+        accepted.close()
 
 
 def test_a_port_in_use_is_one_sentence(study: Study) -> None:
