@@ -13,6 +13,7 @@ from parallelsearch.config import IndexConfig
 from parallelsearch.errors import DataError, MismatchError, UserError
 from parallelsearch.files import MANIFEST, read_json, sha256, write_json
 from parallelsearch.retrieval.encoding.embeddings import Embeddings, shard_path
+from parallelsearch.retrieval.indexes import stored_index
 from parallelsearch.retrieval.indexes.stored_index import StoredIndex, write_index
 
 
@@ -33,16 +34,25 @@ def test_every_passage_finds_itself_or_its_duplicate(study: Study) -> None:
     assert ids[:, 0].tolist() == expected
 
 
-def test_an_index_whose_passages_do_not_find_themselves_is_not_written(own_study: Study, tmp_path: Path) -> None:
-    """Un-normalised vectors: by inner product the longest one wins every search."""
+def test_vectors_that_are_not_normalised_are_refused(own_study: Study, tmp_path: Path) -> None:
+    """By inner product the longest one wins every search."""
     embeddings = read_json(own_study.embeddings / MANIFEST)
     path = shard_path(own_study.embeddings, 0, 2)
     vectors = np.load(path)
     vectors[5] *= 3
     np.save(path, vectors)
     write_json(own_study.embeddings / MANIFEST, embeddings)
-    with pytest.raises(DataError, match=r"only 0\.\d+ of 43 passages find themselves in the flat index"):
+    with pytest.raises(DataError, match=r"vectors have lengths from \d\.\d+ to [23]\.\d+, not 1"):
         write_index(own_study.corpus, own_study.embeddings, tmp_path / "index", IndexConfig())
+    assert not (tmp_path / "index").exists()
+
+
+def test_an_index_whose_passages_do_not_find_themselves_is_not_written(
+    study: Study, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stored_index, "SELF_RETRIEVAL_FLOOR", 1.01)
+    with pytest.raises(DataError, match=r"only 1\.000 of 43 passages find themselves in the ivf_flat index .* 1\.01"):
+        write_index(study.corpus, study.embeddings, tmp_path / "index", IndexConfig(kind="ivf_flat"))
     assert not (tmp_path / "index").exists()
 
 

@@ -13,6 +13,7 @@ from parallelsearch.corpus.passages import PASSAGES, Corpus
 from parallelsearch.errors import DataError
 from parallelsearch.files import MANIFEST, read_json, replacing, sha256, write_json
 from parallelsearch.retrieval.encoding.embeddings import (
+    EMBED_AGAIN,
     Embeddings,
     encoder_identity,
     relative_to,
@@ -33,6 +34,7 @@ from parallelsearch.retrieval.preflight import disk_available, memory_available,
 
 INDEX = "index.faiss"
 SELF_RETRIEVAL_FLOOR = 0.9
+LENGTH_TOLERANCE = 0.01
 REBUILD = "rerun `parallelsearch index build`"
 WHOLE_FILE_CHECK_BYTES = 512 * 2**20
 
@@ -57,6 +59,7 @@ def write_index(corpus_dir: Path, embeddings_dir: Path, out_dir: Path, config: I
     quality = measure(built.index, embeddings)
     floor = 1.0 if config.kind in EXACT_KINDS else SELF_RETRIEVAL_FLOOR
     if quality["self_retrieval"] < floor:
+        _require_unit_length(embeddings)
         raise DataError(
             f"only {quality['self_retrieval']:.3f} of {quality['sample']} passages find themselves in the {config.kind}"
             f" index with {built.parameters}, at least {floor} should; raise nprobe, efSearch or m, or embed again."
@@ -87,6 +90,15 @@ def write_index(corpus_dir: Path, embeddings_dir: Path, out_dir: Path, config: I
     }
     write_json(out_dir / MANIFEST, manifest)
     return manifest
+
+
+def _require_unit_length(embeddings: Embeddings) -> None:
+    lengths = np.concatenate([np.linalg.norm(block, axis=1) for block in embeddings.blocks()])
+    if lengths.min() < 1 - LENGTH_TOLERANCE or lengths.max() > 1 + LENGTH_TOLERANCE:
+        raise DataError(
+            f"{embeddings.folder}: vectors have lengths from {lengths.min():.3f} to {lengths.max():.3f}, not 1, so that"
+            f" long ones win every search; declare normalize: true for the encoder and {EMBED_AGAIN}."
+        )
 
 
 def check_embeddings(embeddings: Embeddings, corpus: Corpus, encoder_dir: Path, encoder: dict[str, Any]) -> None:
