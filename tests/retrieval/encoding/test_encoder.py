@@ -83,23 +83,23 @@ def test_the_title_is_part_of_a_passage(encoder: Encoder) -> None:
 
 @pytest.mark.slow
 def test_gold_paragraphs_of_hotpotqa_are_found(encoder: Encoder, shared_data: Path) -> None:
-    """Recall@3 of 200 questions over 1,000 paragraphs: all 399 gold ones and others drawn at random from 52,000.
+    """Recall@3 of 80 questions over 400 paragraphs: all 160 gold ones and others drawn at random from 52,000.
 
-    BM25 (bm25s, English stop words) finds .948 of them; this encoder was measured at .950.
+    BM25 (bm25s, English stop words) finds .950 of them; this encoder was measured at .969.
     """
 
     def lines(name: str) -> list[dict]:
         with gzip.open(shared_data / name, "rt", encoding="utf-8") as stream:
             return [json.loads(line) for line in stream]
 
-    questions = [q for q in lines("hotpotqa.jsonl.gz") if q["setting"] == "distractor"][:200]
+    questions = [q for q in lines("hotpotqa.jsonl.gz") if q["setting"] == "distractor"][:80]
     gold = [{fact["title"] for fact in q["supporting_facts"]} for q in questions]
     wanted = set().union(*gold)
     texts = {row["title"]: row["text"] for row in reversed(lines("corpus.jsonl.gz"))}
-    others = random.Random(0).sample(sorted(texts.keys() - wanted), 1000 - len(wanted))
+    others = random.Random(0).sample(sorted(texts.keys() - wanted), 400 - len(wanted))
     titles = sorted(wanted) + others
     vectors = encoder.encode_passages([Passage(n, title, texts[title]) for n, title in enumerate(titles)])
     scores = encoder.encode_queries([q["question"] for q in questions]) @ vectors.T
     best = [{titles[n] for n in row[:3]} for row in np.argsort(-scores, axis=1)]
     recall = np.mean([len(found & own) / len(own) for found, own in zip(best, gold, strict=True)])
-    assert recall >= 0.90
+    assert recall >= 0.93
