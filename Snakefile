@@ -1,7 +1,7 @@
 """The whole study: raw facts -> questions, passages, index -> policies, arms -> episodes -> MLflow, tables, figures, report.
 
-Here stand the configuration, its validation and the targets (any file under results/ is one, too); each stage has its own
-file under workflow/rules.
+Here stand the configuration, its validation and the targets `all` and the arms'; each stage, with its own target, stands
+in a file of its own under workflow/rules. Any file under results/ is a target, too.
 """
 
 import os
@@ -28,7 +28,9 @@ R = PLAN.results
 
 include: "workflow/rules/study.smk"
 include: "workflow/rules/questions.smk"
+include: "workflow/rules/corpus.smk"
 include: "workflow/rules/index.smk"
+include: "workflow/rules/hybrid.smk"
 include: "workflow/rules/train.smk"
 include: "workflow/rules/evaluate.smk"
 include: "workflow/rules/report.smk"
@@ -41,16 +43,6 @@ rule all:
         rules.figures.input,
         rules.report.input,
         R.mlflow() / "collected.json",
-
-
-rule questions:
-    input:
-        [PLAN.questions(question_set) for question_set in PLAN.question_sets],
-
-
-rule index:
-    input:
-        [PLAN.index(corpus) / "manifest.json" for corpus in PLAN.study.corpora],
 
 
 for TARGET, ARM in PLAN.arm_targets.items():  # `snakemake arm_search_r1`: one arm, trained and evaluated for every seed

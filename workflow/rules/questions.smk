@@ -56,3 +56,8 @@ rule import_questions:
     shell:
         "parallelsearch questions import {params.reader:q} {input.raw:q} {output:q} --split {wildcards.split:q}"
         " --expect {params.sizes:q} > {log:q} 2>&1"
+
+
+rule questions:
+    input:
+        [PLAN.questions(question_set) for question_set in PLAN.question_sets],
