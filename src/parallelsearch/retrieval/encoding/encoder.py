@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from parallelsearch.errors import DataError, MismatchError
-from parallelsearch.files import MANIFEST, read_json, sha256
+from parallelsearch.errors import MismatchError
 from parallelsearch.records import Passage
-from parallelsearch.retrieval.encoding.export import TOKENIZER
+from parallelsearch.retrieval.encoding.export import TOKENIZER, exported_manifest
 from parallelsearch.retrieval.latest import LatestAnswers
 
 if TYPE_CHECKING:
@@ -63,14 +62,7 @@ class Encoder:
 
         disable_progress_bar()
         folder = Path(folder)
-        manifest = read_json(folder / MANIFEST)
-        for part, digest in manifest["files"].items():
-            if not (folder / part).is_file():
-                raise DataError(f"{folder / part} is missing; {EXPORT_AGAIN}.")
-            if (found := sha256(folder / part)) != digest:
-                raise MismatchError(
-                    f"{folder / part} has sha256 {found}, but its manifest says {digest}; {EXPORT_AGAIN}."
-                )
+        manifest = exported_manifest(folder, EXPORT_AGAIN)
         device = device or ("cuda" if torch.cuda.is_available() else "cpu")
         dtype = getattr(torch, fastest_precision(device))
         config = AutoConfig.from_pretrained(folder, local_files_only=True)

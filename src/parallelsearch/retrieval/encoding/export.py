@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from parallelsearch.config_files import CONFIG_DIR
-from parallelsearch.errors import DataError
-from parallelsearch.files import MANIFEST, replacing, sha256, write_json
+from parallelsearch.errors import DataError, MismatchError
+from parallelsearch.files import MANIFEST, read_json, replacing, sha256, write_json
 from parallelsearch.packages import packaged_file
 from parallelsearch.retrieval.encoding.declaration import EncoderDeclaration, load_declaration
 
@@ -37,6 +37,20 @@ def export_encoder(name: str, out_dir: Path, config_dir: Path = CONFIG_DIR) -> d
             "files": {part: sha256(folder / part) for part in ("config.json", TOKENIZER, WEIGHTS)},
         }
         write_json(folder / MANIFEST, manifest)
+    return manifest
+
+
+def exported_manifest(folder: Path, export_again: str) -> dict[str, Any]:
+    """The manifest of an exported model, its files being those that were written.
+
+    DataError for a missing file, MismatchError for a changed one; both end with `export_again`.
+    """
+    manifest: dict[str, Any] = read_json(folder / MANIFEST)
+    for part, digest in manifest["files"].items():
+        if not (folder / part).is_file():
+            raise DataError(f"{folder / part} is missing; {export_again}.")
+        if (found := sha256(folder / part)) != digest:
+            raise MismatchError(f"{folder / part} has sha256 {found}, but its manifest says {digest}; {export_again}.")
     return manifest
 
 

@@ -6,10 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from parallelsearch.errors import DataError
-from parallelsearch.files import MANIFEST, read_json, sha256
-from parallelsearch.retrieval.encoding.embeddings import require_same
 from parallelsearch.retrieval.encoding.encoder import TOKENS_PER_BATCH, length_sorted_batches
+from parallelsearch.retrieval.encoding.export import exported_manifest
 
 EXPORT_AGAIN = "rerun `parallelsearch reranker export`"
 
@@ -37,11 +35,7 @@ class CrossEncoder:
 
         disable_progress_bar()
         folder = Path(folder)
-        manifest = read_json(folder / MANIFEST)
-        for name, digest in manifest["files"].items():
-            if not (folder / name).is_file():
-                raise DataError(f"{folder / name} is missing; {EXPORT_AGAIN}.")
-            require_same("sha256", folder / name, sha256(folder / name), folder / MANIFEST, digest, EXPORT_AGAIN)
+        manifest = exported_manifest(folder, EXPORT_AGAIN)
         device = device or ("cuda" if torch.cuda.is_available() else "cpu")
         local: dict[str, Any] = {"local_files_only": True, "trust_remote_code": False}
         model = AutoModelForSequenceClassification.from_pretrained(
