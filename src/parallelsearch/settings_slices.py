@@ -7,6 +7,7 @@ reschedules only the jobs that it concerns.
 from __future__ import annotations
 
 import json
+from abc import ABC, abstractmethod
 from typing import Any
 
 from parallelsearch.config import WARM_START, ArmConfig, Section, StudyConfig
@@ -29,13 +30,14 @@ def split_of(question_set: str) -> tuple[str, str]:
     return dataset, split
 
 
-class SettingsSlices:
+class SettingsSlices(ABC):
     """The slices of a validated study; StudyPlan adds jobs and files, and how an arm is found."""
 
     study: StudyConfig
 
+    @abstractmethod
     def arm(self, name: str) -> ArmConfig:
-        raise NotImplementedError
+        """The arm `name`, complete."""
 
     def geoworld_settings(self) -> str:
         return canonical(settings(self.study.geoworld))

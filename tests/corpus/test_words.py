@@ -42,7 +42,7 @@ def test_no_word_is_lost_or_twice(words: list[str], size: int) -> None:
 
 
 def test_real_passages_have_the_words_that_dpr_counted(shared_data: Path) -> None:
-    """DPR split at white space (facebookresearch/DPR, issue 159)."""
+    """DPR's published passages are blocks of 100 words, split at white space (Karpukhin et al. 2020)."""
     with gzip.open(shared_data / "dpr_psgs_with_ids.jsonl.gz", "rt", encoding="utf-8") as stream:
         texts = [json.loads(line)["text"] for line in stream]
     assert {count_words(text) for text in texts} == {100}
