@@ -11,7 +11,9 @@ import numpy as np
 
 from parallelsearch.errors import MismatchError
 from parallelsearch.records import Passage
+from parallelsearch.retrieval.encoding.declaration import Pooling
 from parallelsearch.retrieval.encoding.export import TOKENIZER, exported_manifest
+from parallelsearch.retrieval.encoding.packing import pack
 from parallelsearch.retrieval.latest import LatestAnswers
 
 if TYPE_CHECKING:
@@ -19,7 +21,8 @@ if TYPE_CHECKING:
 
 TOKENS_PER_BATCH = 2048  # fits a processor core's caches; larger batches were a third slower there
 EXPORT_AGAIN = "rerun `parallelsearch encoder export`"
-POOLED_MODEL_TYPES = ("bert", "roberta", "xlm-roberta")  # their extra dense layer is not part of a sentence vector
+ROBERTA_MODEL_TYPES = ("roberta", "xlm-roberta")
+POOLED_MODEL_TYPES = ("bert", *ROBERTA_MODEL_TYPES)  # their extra dense layer is not part of a sentence vector
 BF16_FLAGS = ("amx_bf16", "avx512_bf16")
 
 
@@ -44,7 +47,10 @@ class Encoder:
         self.device = device
         self.precision = str(next(model.parameters()).dtype).removeprefix("torch.")
         self._model = model
-        self._pad: int = getattr(model.config, "pad_token_id", None) or 0
+        config: Any = model.config
+        self._pad: int = getattr(config, "pad_token_id", None) or 0
+        # RoBERTa's positions begin behind the number of its padding token.
+        self._first_position = self._pad + 1 if config.model_type in ROBERTA_MODEL_TYPES else 0
         self._tokenizer = Tokenizer.from_file(str(folder / TOKENIZER))
         self._tokenizer.no_padding()
         self._tokenizer.enable_truncation(self.max_tokens)
@@ -122,42 +128,36 @@ class Encoder:
     def _tokenise(self, texts: list[str]) -> list[list[int]]:
         return [encoding.ids for encoding in self._tokenizer.encode_batch_fast(texts)]
 
-    def _forward(self, rows: list[tuple[int, ...]]) -> np.ndarray:
+    def _forward(self, texts: list[tuple[int, ...]]) -> np.ndarray:
         import torch
 
-        height, width = _height(len(rows)), _multiple_of_eight(max(map(len, rows)))
-        ids = torch.full((height, width), self._pad)
-        mask = torch.zeros((height, width), dtype=torch.long)
-        mask[len(rows) :, 0] = 1  # an attention over nothing would be no number
-        for number, row in enumerate(rows):
-            ids[number, : len(row)] = torch.tensor(row)
-            mask[number, : len(row)] = 1
-        ids, mask = ids.to(self.device), mask.to(self.device)
+        packed = pack(texts, self._pad)
+        owner = torch.from_numpy(packed.texts).to(self.device)
+        positions = torch.from_numpy(packed.positions).to(self.device)
         with torch.inference_mode():
-            hidden = self._model(input_ids=ids, attention_mask=mask).last_hidden_state
-            pooled = _pool(hidden, mask, self.manifest["pooling"])[: len(rows)]
+            hidden = self._model(
+                input_ids=torch.from_numpy(packed.ids).to(self.device),
+                attention_mask=(owner.unsqueeze(2) == owner.unsqueeze(1)).unsqueeze(1),  # padding sees padding
+                position_ids=positions + self._first_position,
+            ).last_hidden_state
+            pooled = _pool(hidden, owner, positions, len(texts), self.manifest["pooling"])
             if self.manifest["normalize"]:
                 pooled = torch.nn.functional.normalize(pooled, dim=-1)
         return pooled.cpu().numpy()
 
 
-def _multiple_of_eight(number: int) -> int:
-    return -(-number // 8) * 8
+def _pool(
+    hidden: torch.Tensor, owner: torch.Tensor, positions: torch.Tensor, texts: int, pooling: Pooling
+) -> torch.Tensor:
+    """float32 [texts, dim] of the token vectors `hidden` [rows, width, dim], token by token owned by a text (or -1)."""
+    import torch
 
-
-def _height(rows: int) -> int:
-    """Rows of a batch of `rows`: for every new shape the processor's library prepares, and keeps, kernels of its own.
-
-    With sizes as they came a server's memory grew without end.
-    """
-    return _multiple_of_eight(rows) if rows > 4 else 1 << (rows - 1).bit_length()
-
-
-def _pool(hidden: torch.Tensor, mask: torch.Tensor, pooling: str) -> torch.Tensor:
+    chosen = owner >= 0
     if pooling == "cls":
-        return hidden[:, 0].float()
-    weights = mask.unsqueeze(-1).float()
-    return (hidden.float() * weights).sum(1) / weights.sum(1)
+        chosen &= positions == 0
+    owners, tokens = owner[chosen], hidden[chosen].float()
+    total = torch.zeros((texts, hidden.shape[-1]), device=hidden.device).index_add_(0, owners, tokens)
+    return total / torch.bincount(owners, minlength=texts).unsqueeze(1)
 
 
 def length_sorted_batches(lengths: Sequence[int], tokens_per_batch: int) -> list[list[int]]:
