@@ -22,6 +22,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+import aiohttp
 import numpy as np
 import typer
 
@@ -57,7 +58,8 @@ async def compare(
     plain: str, ours: str, asked: Sequence[Question], agents: Sequence[int], rounds: int, seconds: float
 ) -> None:
     """All measurements, each side in its turn."""
-    sides = {"plain": HttpRetriever(plain, timeout=120.0), "ours": HttpRetriever(ours, timeout=120.0)}
+    urls = {"plain": plain, "ours": ours}
+    sides = {name: HttpRetriever(url, timeout=120.0) for name, url in urls.items()}
     for client in sides.values():
         await client.wait_until_ready(120)
         await client.search(["warm up"], TOP_K)
@@ -65,8 +67,8 @@ async def compare(
     rates: dict[tuple[str, int], list[float]] = defaultdict(list)
     waits: dict[tuple[str, int], list[float]] = defaultdict(list)
     for number, count in itertools.product(range(rounds), agents):
-        for name, client in sides.items():
-            answered, latencies = await load(client, texts, count, seconds)
+        for name, url in urls.items():
+            answered, latencies = await load(url, texts, count, seconds)
             rates[name, count].append(answered)
             waits[name, count].extend(latencies)
             typer.echo(f"round {number + 1}, {count} agents, {name}: {answered:.0f} sub-queries/s", err=True)
@@ -82,17 +84,26 @@ async def compare(
         await client.close()
 
 
-async def load(client: HttpRetriever, texts: Iterator[str], agents: int, seconds: float) -> tuple[float, list[float]]:
-    """Sub-queries a second and the seconds of each request, of `agents` that ask again as soon as they are answered."""
+async def load(url: str, texts: Iterator[str], agents: int, seconds: float) -> tuple[float, list[float]]:
+    """Sub-queries a second and the seconds of each request, of `agents` that ask again as soon as they are answered.
+
+    The agents run on the processors that the server computes on, so that what they cost is kept small (aiohttp).
+    """
     latencies: list[float] = []
     begun = time.perf_counter()
 
-    async def agent() -> None:
+    async def agent(session: aiohttp.ClientSession) -> None:
         while (sent := time.perf_counter()) < begun + seconds:
-            await client.search([next(texts) for _ in range(SUB_QUERIES)], TOP_K)
+            queries = [next(texts) for _ in range(SUB_QUERIES)]
+            body = {"queries": queries, "topk": TOP_K, "return_scores": True}
+            async with session.post(f"{url}/retrieve", json=body) as reply:
+                reply.raise_for_status()
+                found = (await reply.json())["result"]
+            assert [len(hits) for hits in found] == [TOP_K] * SUB_QUERIES
             latencies.append(time.perf_counter() - sent)
 
-    await asyncio.gather(*(agent() for _ in range(agents)))
+    async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0)) as session:
+        await asyncio.gather(*(agent(session) for _ in range(agents)))
     return len(latencies) * SUB_QUERIES / (time.perf_counter() - begun), latencies
 
 
