@@ -18,6 +18,7 @@ import typer
 from transformers import AutoModel, AutoTokenizer
 
 from parallelsearch.corpus.passages import Corpus
+from parallelsearch.files import MANIFEST, read_json
 from parallelsearch.records import Passage
 from parallelsearch.retrieval.encoding.encoder import Encoder, passage_text
 
@@ -62,7 +63,7 @@ class PlainEncoder:
     def __init__(self, folder: Path) -> None:
         self.tokenizer = AutoTokenizer.from_pretrained(folder)
         self.model = AutoModel.from_pretrained(folder, dtype=torch.float32, add_pooling_layer=False).eval()
-        self.manifest = Encoder.open(folder).manifest
+        self.manifest = read_json(folder / MANIFEST)
 
     def encode_passages(self, passages: list[Passage]) -> np.ndarray:
         """float32 [len(passages), dim], L2-normalised means of the token vectors."""

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from parallelsearch.retrieval.encoding.encoder import fastest_precision
+from parallelsearch.processor import processor_precision
 from parallelsearch.training.demonstration_batches import IGNORED, Padded
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ class SupervisedSteps:
         targets = part.ids[:, 1:]
         # Without its cache, which all threads would share: weights are used once in a pass anyway.
         with torch.autocast(
-            "cpu", dtype=torch.bfloat16, enabled=fastest_precision("cpu") == "bfloat16", cache_enabled=False
+            "cpu", dtype=torch.bfloat16, enabled=processor_precision() == "bfloat16", cache_enabled=False
         ):
             hidden = self.model.model(input_ids=part.ids, attention_mask=part.mask).last_hidden_state[:, :-1]
             own, right = self._token_loss(hidden, targets, part.labels[:, 1:] != IGNORED)

@@ -11,8 +11,11 @@ from hypothesis import strategies as st
 from tokenizers import Tokenizer, models, pre_tokenizers
 
 from parallelsearch.files import sha256, write_json
+from parallelsearch.retrieval.encoding.declaration import Pooling
 from parallelsearch.retrieval.encoding.encoder import Encoder
+from parallelsearch.retrieval.encoding.openvino_model import write_graph
 from parallelsearch.retrieval.encoding.packing import ROW_TOKENS, STEP, pack
+from parallelsearch.retrieval.encoding.torch_model import TorchModel
 
 texts = st.lists(st.lists(st.integers(5, 99), min_size=1, max_size=90), min_size=1, max_size=40)
 
@@ -45,7 +48,7 @@ def test_queries_leave_little_padding() -> None:
 @pytest.mark.parametrize("family", ["bert", "roberta"])
 @pytest.mark.parametrize("pooling", ["mean", "cls"])
 def test_packed_vectors_equal_those_of_the_library_text_by_text(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, family: str, pooling: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, family: str, pooling: Pooling
 ) -> None:
     import torch
     from transformers import AutoModel, BertConfig, RobertaConfig
@@ -67,9 +70,12 @@ def test_packed_vectors_equal_those_of_the_library_text_by_text(
 
     random = np.random.default_rng(1)
     tokens = [list(map(int, random.integers(5, 60, size))) for size in (3, 70, 1, 12, 20, 33, 8)]
-    found = Encoder.open(tmp_path, "cpu").encode_tokens(tokens)
+    write_graph(tmp_path)
+    encoder = Encoder.open(tmp_path, "cpu")
+    on_torch = Encoder(tmp_path, encoder.manifest, TorchModel(tmp_path, pooling, "cpu"), "cpu")
     with torch.inference_mode():
-        for text, vector in zip(tokens, found, strict=True):
+        for text, *vectors in zip(tokens, encoder.encode_tokens(tokens), on_torch.encode_tokens(tokens), strict=True):
             states = model(input_ids=torch.tensor([text])).last_hidden_state[0]
             expected = states.mean(0) if pooling == "mean" else states[0]
-            assert np.allclose(vector, expected.numpy(), atol=1e-5)
+            for vector in vectors:
+                assert np.allclose(vector, expected.numpy(), atol=1e-5)

@@ -2,28 +2,25 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from parallelsearch.errors import MismatchError
+from parallelsearch.files import read_json
 from parallelsearch.records import Passage
-from parallelsearch.retrieval.encoding.declaration import Pooling
 from parallelsearch.retrieval.encoding.export import TOKENIZER, exported_manifest
+from parallelsearch.retrieval.encoding.openvino_model import OpenVinoModel
 from parallelsearch.retrieval.encoding.packing import pack
+from parallelsearch.retrieval.encoding.torch_model import TorchModel
 from parallelsearch.retrieval.latest import LatestAnswers
-
-if TYPE_CHECKING:
-    import torch
 
 TOKENS_PER_BATCH = 2048  # fits a processor core's caches; larger batches were a third slower there
 EXPORT_AGAIN = "rerun `parallelsearch encoder export`"
 ROBERTA_MODEL_TYPES = ("roberta", "xlm-roberta")
-POOLED_MODEL_TYPES = ("bert", *ROBERTA_MODEL_TYPES)  # their extra dense layer is not part of a sentence vector
-BF16_FLAGS = ("amx_bf16", "avx512_bf16")
+SHORTEST = 1e-12  # of a vector that is divided by its length
 
 
 def passage_text(passage: Passage) -> str:
@@ -37,7 +34,7 @@ class Encoder:
     In bfloat16 the vector of a text depends a little on the size of its batch (cosine above 0.9999).
     """
 
-    def __init__(self, folder: Path, manifest: dict[str, Any], model: torch.nn.Module, device: str) -> None:
+    def __init__(self, folder: Path, manifest: dict[str, Any], model: OpenVinoModel | TorchModel, device: str) -> None:
         from tokenizers import Tokenizer
 
         self.folder = folder
@@ -45,12 +42,12 @@ class Encoder:
         self.dim: int = manifest["dim"]
         self.max_tokens: int = manifest["max_tokens"]
         self.device = device
-        self.precision = str(next(model.parameters()).dtype).removeprefix("torch.")
+        self.precision = model.precision
         self._model = model
-        config: Any = model.config
-        self._pad: int = getattr(config, "pad_token_id", None) or 0
+        config = read_json(folder / "config.json")
+        self._pad: int = config.get("pad_token_id") or 0
         # RoBERTa's positions begin behind the number of its padding token.
-        self._first_position = self._pad + 1 if config.model_type in ROBERTA_MODEL_TYPES else 0
+        self._first_position = self._pad + 1 if config["model_type"] in ROBERTA_MODEL_TYPES else 0
         self._tokenizer = Tokenizer.from_file(str(folder / TOKENIZER))
         self._tokenizer.no_padding()
         self._tokenizer.enable_truncation(self.max_tokens)
@@ -60,23 +57,19 @@ class Encoder:
     def open(cls, folder: Path, device: str | None = None) -> Encoder:
         """Loads the folder that `encoder export` wrote, on `device` (default: the GPU if there is one).
 
-        In the fastest precision that the device computes in (see `fastest_precision`).
+        In the fastest precision that the device computes in; see OpenVinoModel (processor) and TorchModel (GPU).
         """
-        import torch
-        from transformers import AutoConfig, AutoModel
-        from transformers.utils.logging import disable_progress_bar
-
-        disable_progress_bar()
         folder = Path(folder)
         manifest = exported_manifest(folder, EXPORT_AGAIN)
-        device = device or ("cuda" if torch.cuda.is_available() else "cpu")
-        dtype = getattr(torch, fastest_precision(device))
-        config = AutoConfig.from_pretrained(folder, local_files_only=True)
-        head: dict[str, Any] = {"add_pooling_layer": False} if config.model_type in POOLED_MODEL_TYPES else {}
-        model = AutoModel.from_pretrained(folder, dtype=dtype, local_files_only=True, **head).to(device).eval()
-        if model.config.hidden_size != manifest["dim"]:
+        device = device or default_device()
+        model: OpenVinoModel | TorchModel
+        if device == "cpu":
+            model = OpenVinoModel(folder, manifest["pooling"])
+        else:
+            model = TorchModel(folder, manifest["pooling"], device)
+        if model.dim != manifest["dim"]:
             raise MismatchError(
-                f"{folder} has vectors of {model.config.hidden_size}, but its manifest says {manifest['dim']};"
+                f"{folder} has vectors of {model.dim}, but its manifest says {manifest['dim']};"
                 f" correct dim in the declaration and {EXPORT_AGAIN}."
             )
         return cls(folder, manifest, model, device)
@@ -129,35 +122,17 @@ class Encoder:
         return [encoding.ids for encoding in self._tokenizer.encode_batch_fast(texts)]
 
     def _forward(self, texts: list[tuple[int, ...]]) -> np.ndarray:
-        import torch
-
-        packed = pack(texts, self._pad)
-        owner = torch.from_numpy(packed.texts).to(self.device)
-        positions = torch.from_numpy(packed.positions).to(self.device)
-        with torch.inference_mode():
-            hidden = self._model(
-                input_ids=torch.from_numpy(packed.ids).to(self.device),
-                attention_mask=(owner.unsqueeze(2) == owner.unsqueeze(1)).unsqueeze(1),  # padding sees padding
-                position_ids=positions + self._first_position,
-            ).last_hidden_state
-            pooled = _pool(hidden, owner, positions, len(texts), self.manifest["pooling"])
-            if self.manifest["normalize"]:
-                pooled = torch.nn.functional.normalize(pooled, dim=-1)
-        return pooled.cpu().numpy()
+        vectors = self._model.vectors(pack(texts, self._pad, self._first_position), len(texts))
+        if self.manifest["normalize"]:
+            vectors /= np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), SHORTEST)
+        return vectors
 
 
-def _pool(
-    hidden: torch.Tensor, owner: torch.Tensor, positions: torch.Tensor, texts: int, pooling: Pooling
-) -> torch.Tensor:
-    """float32 [texts, dim] of the token vectors `hidden` [rows, width, dim], token by token owned by a text (or -1)."""
+def default_device() -> str:
+    """cuda where PyTorch finds a GPU, else cpu."""
     import torch
 
-    chosen = owner >= 0
-    if pooling == "cls":
-        chosen &= positions == 0
-    owners, tokens = owner[chosen], hidden[chosen].float()
-    total = torch.zeros((texts, hidden.shape[-1]), device=hidden.device).index_add_(0, owners, tokens)
-    return total / torch.bincount(owners, minlength=texts).unsqueeze(1)
+    return "cuda" if torch.cuda.is_available() else "cpu"
 
 
 def length_sorted_batches(lengths: Sequence[int], tokens_per_batch: int) -> list[list[int]]:
@@ -170,17 +145,3 @@ def length_sorted_batches(lengths: Sequence[int], tokens_per_batch: int) -> list
             width = lengths[row]
         batches[-1].append(row)
     return batches
-
-
-def fastest_precision(device: str) -> str:
-    """bfloat16 where the device has instructions for it, else float16 on a GPU and float32 on a processor."""
-    import torch
-
-    if device != "cpu":
-        return "bfloat16" if torch.cuda.is_bf16_supported(including_emulation=False) else "float16"
-    try:
-        flags = Path("/proc/cpuinfo").read_text(encoding="utf-8")
-    except OSError:  # not Linux
-        flags = ""
-    wanted = any(flag in flags for flag in BF16_FLAGS) and not os.environ.get("PARALLELSEARCH_FLOAT32")
-    return "bfloat16" if wanted else "float32"

@@ -10,6 +10,7 @@ from parallelsearch.errors import DataError, MismatchError
 from parallelsearch.files import MANIFEST, read_json, replacing, sha256, write_json
 from parallelsearch.packages import packaged_file
 from parallelsearch.retrieval.encoding.declaration import EncoderDeclaration, load_declaration
+from parallelsearch.retrieval.encoding.openvino_model import GRAPH, GRAPH_WEIGHTS, write_graph
 
 WEIGHTS = "model.safetensors"
 TOKENIZER = "tokenizer.json"
@@ -30,11 +31,14 @@ def export_encoder(name: str, out_dir: Path, config_dir: Path = CONFIG_DIR) -> d
             _export_package(name, declaration, folder)
         else:
             _export_hub(name, declaration, folder)
+        write_graph(folder)
         manifest = {
             "kind": "encoder",
             "name": name,
             **declaration.model_dump(exclude={"file", "sha256"}, exclude_none=True),
             "files": {part: sha256(folder / part) for part in ("config.json", TOKENIZER, WEIGHTS)},
+            # Made from the weights, on this machine: not part of what the encoder is.
+            "graph": {part: sha256(folder / part) for part in (GRAPH, GRAPH_WEIGHTS)},
         }
         write_json(folder / MANIFEST, manifest)
     return manifest
@@ -46,7 +50,7 @@ def exported_manifest(folder: Path, export_again: str) -> dict[str, Any]:
     DataError for a missing file, MismatchError for a changed one; both end with `export_again`.
     """
     manifest: dict[str, Any] = read_json(folder / MANIFEST)
-    for part, digest in manifest["files"].items():
+    for part, digest in {**manifest["files"], **manifest.get("graph", {})}.items():
         if not (folder / part).is_file():
             raise DataError(f"{folder / part} is missing; {export_again}.")
         if (found := sha256(folder / part)) != digest:

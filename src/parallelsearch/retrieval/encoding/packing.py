@@ -19,7 +19,8 @@ STEP = 8  # widths are multiples of it: the processor's library prepares, and ke
 class PackedRows:
     """Texts as int64 arrays [rows, width].
 
-    `texts` has the number of the text that a token belongs to, -1 for padding; `positions` count from 0 in every text.
+    `texts` has the number of the text that a token belongs to, -1 for padding; `positions` count up from the same
+    number in every text.
     """
 
     ids: np.ndarray
@@ -27,7 +28,7 @@ class PackedRows:
     positions: np.ndarray
 
 
-def pack(texts: Sequence[Sequence[int]], pad: int) -> PackedRows:
+def pack(texts: Sequence[Sequence[int]], pad: int, first_position: int = 0) -> PackedRows:
     """Tokenised texts (none of them empty), the longest first, each into the first row that has room for it."""
     width = min(max(ROW_TOKENS, max(map(len, texts))), sum(map(len, texts)))
     width = -(-width // STEP) * STEP
@@ -42,13 +43,13 @@ def pack(texts: Sequence[Sequence[int]], pad: int) -> PackedRows:
         rows[row].append(number)
         room[row] -= size
     shape = (len(rows) + len(rows) % 2, width)  # an even number of rows, again for the sake of few shapes
-    packed = PackedRows(np.full(shape, pad), np.full(shape, -1), np.zeros(shape, dtype=np.int64))
+    packed = PackedRows(np.full(shape, pad), np.full(shape, -1), np.full(shape, first_position))
     for row, numbers in enumerate(rows):
         start = 0
         for number in numbers:
             place = (row, slice(start, start + len(texts[number])))
             packed.ids[place] = texts[number]
             packed.texts[place] = number
-            packed.positions[place] = range(len(texts[number]))
+            packed.positions[place] = first_position + np.arange(len(texts[number]))
             start += len(texts[number])
     return packed

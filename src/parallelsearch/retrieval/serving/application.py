@@ -129,7 +129,7 @@ class RetrieverService:
         self._in_hand += queries
         self._waiting.set(self._in_hand)
 
-    def _authorised(self, request: Request) -> None:
+    async def _authorised(self, request: Request) -> None:  # FastAPI hands a plain function to a thread
         given = request.headers.get("authorization", "")
         if self.token and not secrets.compare_digest(given.encode(), f"Bearer {self.token}".encode()):
             raise HTTPException(401, f"this server wants its token; set {TOKEN_VARIABLE} to it.")
