@@ -47,7 +47,7 @@ def total(structure: Structure, searches: list[str], answer: str = "Lima", hops:
 def test_the_search_count_term(structure, hops, by_searches):
     for n, times in enumerate(by_searches):
         made = episode(question(structure, hops), ["a"] * n)
-        assert score(made, made.question, BOUNDED).search_count == pytest.approx(0.35 * times)
+        assert score(made, made.question, BOUNDED).terms["search_count"] == pytest.approx(0.35 * times)
 
 
 @pytest.mark.parametrize(
@@ -55,10 +55,10 @@ def test_the_search_count_term(structure, hops, by_searches):
 )
 def test_tricks_are_no_decomposition(trick):
     made = episode(question(Structure.PARALLEL), [trick], "Rome")
-    assert score(made, made.question, BOUNDED).decomposition == 0.0
+    assert score(made, made.question, BOUNDED).terms["decomposition"] == 0.0
     # Where decomposing is wrong, they are not taken for it either.
     made = episode(question(Structure.SINGLE), [trick])
-    assert score(made, made.question, BOUNDED).decomposition == pytest.approx(0.15)
+    assert score(made, made.question, BOUNDED).terms["decomposition"] == pytest.approx(0.15)
 
 
 def test_the_published_accidents_by_hand():
@@ -105,12 +105,13 @@ WEIGHTS = st.builds(
 @given(EPISODES, WEIGHTS)
 def test_every_term_is_bounded_and_they_add_up(made, weights):
     breakdown = score(made, made.question, weights)
-    assert breakdown.outcome in (0.0, 1.0)
-    assert 0 <= breakdown.decomposition <= weights.lambda_d * max(1, weights.alpha)
-    assert -2 * weights.lambda_s <= breakdown.search_count <= 0
-    assert abs(breakdown.format) <= min(weights.lambda_f, 0.5)
+    terms = breakdown.terms
+    assert terms["outcome"] in (0.0, 1.0)
+    assert 0 <= terms["decomposition"] <= weights.lambda_d * max(1, weights.alpha)
+    assert -2 * weights.lambda_s <= terms["search_count"] <= 0
+    assert abs(terms["format"]) <= min(weights.lambda_f, 0.5)
     assert breakdown.total == pytest.approx(
-        breakdown.outcome + breakdown.decomposition + breakdown.search_count + breakdown.format
+        terms["outcome"] + terms["decomposition"] + terms["search_count"] + terms["format"]
     )
     assert -2 * weights.lambda_s - 1e-9 <= breakdown.total
     assert breakdown.total <= 1 + weights.lambda_d * max(1, weights.alpha) + 1e-9
