@@ -9,6 +9,7 @@ import pytest
 
 from parallelsearch.agent.episode import Rollout
 from parallelsearch.records import Action, Episode, Question, StopReason, Structure, Turn
+from parallelsearch.rewards.breakdown import RewardBreakdown
 
 pytest.importorskip("verl")
 
@@ -22,14 +23,19 @@ class EndToken:
 
 
 def rollout(stop: StopReason = StopReason.ANSWERED, **ids) -> Rollout:
-    turn = Turn("t", Action.SEARCH, generate_seconds=0.5, search_seconds=0.25)
-    episode = Episode(QUESTION, (turn, turn), "A", stop, True)
+    search = Turn("s", Action.SEARCH, model_tokens=2, observation_tokens=1, generate_seconds=0.5, search_seconds=0.25)
+    answer = Turn("a", Action.ANSWER, model_tokens=1, generate_seconds=0.5, search_seconds=0.25)
+    episode = Episode(QUESTION, (search, answer), "A", stop, True)
     values = {"response_ids": [5, 6, 7, 8], "trains_on": [1, 1, 0, 1], "log_probs": [-0.1, -0.2, 0.0, -0.3]}
     return Rollout(episode, [1, 2], **(values | ids))
 
 
+def outcome(total: float) -> RewardBreakdown:
+    return RewardBreakdown({"outcome": total}, total)
+
+
 def test_the_mask_is_one_on_the_models_tokens_and_the_reward_on_the_last() -> None:
-    output = loop_output(rollout(), 1.45, {"global_steps": 3}, True, EndToken())
+    output = loop_output(rollout(), outcome(1.45), {"global_steps": 3}, True, EndToken())
     fields = output.as_dict()
     assert fields["response_mask"].tolist() == [1, 1, 0, 1]
     assert fields["rm_scores"].tolist() == pytest.approx([0, 0, 0, 1.45])
@@ -42,7 +48,7 @@ def test_the_mask_is_one_on_the_models_tokens_and_the_reward_on_the_last() -> No
 
 @pytest.mark.parametrize("stop", [StopReason.RETRIEVER_ERROR, StopReason.ENGINE_ERROR])
 def test_a_failed_episode_is_masked_out_whatever_it_generated(stop: StopReason) -> None:
-    fields = loop_output(rollout(stop), 0.7, {}, True, EndToken()).as_dict()
+    fields = loop_output(rollout(stop), outcome(0.7), {}, True, EndToken()).as_dict()
     assert fields["responses"].tolist() == [9]
     assert fields["response_mask"].tolist() == [0]
     assert fields["rm_scores"].tolist() == [0.0]
@@ -50,7 +56,7 @@ def test_a_failed_episode_is_masked_out_whatever_it_generated(stop: StopReason) 
 
 def test_an_episode_without_a_token_still_has_a_form() -> None:
     empty = rollout(StopReason.TOKEN_LIMIT, response_ids=[], trains_on=[], log_probs=[])
-    assert loop_output(empty, 0.0, {}, True, EndToken()).as_dict()["response_mask"].tolist() == [0]
+    assert loop_output(empty, outcome(0.0), {}, True, EndToken()).as_dict()["response_mask"].tolist() == [0]
 
 
 def test_a_question_survives_the_data_file() -> None:
