@@ -74,12 +74,19 @@ def load_study(*overlays: Path, config_dir: Path = CONFIG_DIR) -> StudyConfig:
 def validate_study(values: dict[str, Any], config_dir: Path = CONFIG_DIR) -> StudyConfig:
     """A merged mapping as a StudyConfig; also validates every arm it names."""
     study = validated(StudyConfig, values, "configuration")
-    for name in dict.fromkeys([*study.arms, *study.arm_overrides]):
+    for name in study.arms:
         load_arm(study, name, config_dir)
     if study.baseline not in study.arms:
         raise ConfigError(
             f"configuration: baseline is '{study.baseline}', which is not among arms: {', '.join(study.arms)}."
         )
+    for name in study.arm_overrides:
+        if name not in arm_names(config_dir):
+            raise ConfigError(
+                f"configuration: arm_overrides has '{name}', which has no overlay in {config_dir / 'arms'};"
+                f" known arms: {', '.join(arm_names(config_dir))}."
+            )
+        load_arm(study, name, config_dir)
     return study
 
 
@@ -102,19 +109,16 @@ def arm_names(config_dir: Path = CONFIG_DIR) -> list[str]:
 def load_arm(study: StudyConfig, name: str, config_dir: Path = CONFIG_DIR) -> ArmConfig:
     """The overlay config/arms/{name}.yaml merged over the study's agent, reward and training sections.
 
-    What the study says of this arm alone (arm_overrides) is merged over that.
+    What the study says in arm_overrides of this arm alone is merged over that.
     """
     path = config_dir / "arms" / f"{name}.yaml"
-    override = study.arm_overrides.get(name)
     if name not in arm_names(config_dir):
         raise ConfigError(
-            f"{'arm_overrides' if override else 'arms'} has '{name}', which has no overlay {path};"
-            f" known arms: {', '.join(arm_names(config_dir))}."
+            f"arms has '{name}', which has no overlay {path}; known arms: {', '.join(arm_names(config_dir))}."
         )
-    values = {key: getattr(study, key).model_dump() for key in ("agent", "reward", "training")}
-    values = merge(values, {"name": name, **read_yaml(path)})
-    where = f"arm {name} ({path})"
-    if override:
+    base = {key: getattr(study, key).model_dump() for key in ("agent", "reward", "training")}
+    values, where = merge(base, {"name": name, **read_yaml(path)}), f"arm {name} ({path})"
+    if override := study.arm_overrides.get(name):
         values, where = merge(values, override.model_dump()), f"arm {name} ({path} and arm_overrides.{name})"
     return validated(ArmConfig, values, where)
 
