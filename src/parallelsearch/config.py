@@ -210,7 +210,7 @@ class TrainingConfig(Section):
     gpu_memory_utilization: float = Field(0.6, gt=0, lt=1, description="Share of GPU memory given to vLLM.")
     steps: int = Field(9, ge=0, description="Training steps; 0: the initial policy answers, nothing is trained.")
     batch_size: int = Field(96, ge=1, description="Prompts a step.")
-    mini_batch_size: int = Field(48, ge=1, description="Episodes of an optimiser step.")
+    mini_batch_size: int = Field(48, ge=1, description="Prompts of an optimiser step, with all their episodes.")
     micro_batch_size: int = Field(16, ge=1, description="Episodes of a forward pass.")
     rollouts_per_prompt: int = Field(1, ge=1, description="Episodes of each prompt (more than 1 for grpo).")
     actor_learning_rate: float = Field(1e-4, gt=0, description="Actor learning rate.")

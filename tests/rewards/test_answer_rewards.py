@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from typing import get_args
+
 import pytest
 
 from parallelsearch.agent.transcript import parse_transcript
-from parallelsearch.config import RewardConfig
+from parallelsearch.config import SEMANTICS, RewardConfig
 from parallelsearch.records import Question, Structure
+from parallelsearch.rewards.breakdown import TERMS
 from parallelsearch.rewards.compose import score
 
 T = "<think>t</think>"
@@ -59,3 +62,12 @@ def test_the_weights_of_the_format_reward() -> None:
         assert rewarded(text, "search_r1_format", search_r1_format=weights).as_dict() == pytest.approx(
             {"outcome": 0.0, "format": total, "total": total}
         )
+
+
+@pytest.mark.parametrize("semantics", get_args(SEMANTICS))
+def test_every_term_has_a_name_that_is_stored(semantics: str) -> None:
+    """The episodes file has a column for each of TERMS, and none for others."""
+    for text, *_ in EPISODES:
+        made = rewarded(text, semantics)
+        assert made.terms and set(made.terms) <= set(TERMS)
+        assert made.as_dict() == {**made.terms, "total": made.total}
