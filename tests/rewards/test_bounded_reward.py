@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from parallelsearch.agent.transcript import parse_transcript
@@ -102,6 +102,7 @@ WEIGHTS = st.builds(
 )  # fmt: skip
 
 
+@settings(deadline=None)  # a loaded machine is no fault
 @given(EPISODES, WEIGHTS)
 def test_every_term_is_bounded_and_they_add_up(made, weights):
     breakdown = score(made, made.question, weights)
@@ -117,6 +118,7 @@ def test_every_term_is_bounded_and_they_add_up(made, weights):
     assert breakdown.total <= 1 + weights.lambda_d * max(1, weights.alpha) + 1e-9
 
 
+@settings(deadline=None)  # a loaded machine is no fault
 @given(EPISODES, WEIGHTS)
 def test_a_right_answer_is_worth_more_than_a_wrong_one_after_the_same_search(made, weights):
     right = dataclasses.replace(made, answer="Lima")
@@ -126,6 +128,7 @@ def test_a_right_answer_is_worth_more_than_a_wrong_one_after_the_same_search(mad
         assert score(right, made.question, weights).total > score(wrong, made.question, weights).total
 
 
+@settings(deadline=None)  # a loaded machine is no fault
 @given(EPISODES, st.integers(1, 6), WEIGHTS)
 def test_more_searches_than_needed_never_pay(made, extra, weights):
     """Once there are as many searches as any question of this kind needs, further ones cannot raise the reward."""
@@ -135,6 +138,7 @@ def test_more_searches_than_needed_never_pay(made, extra, weights):
     assert score(more, made.question, weights).total <= score(enough, made.question, weights).total + 1e-9
 
 
+@settings(deadline=None)  # a loaded machine is no fault
 @given(EPISODES, WEIGHTS)
 def test_empty_and_repeated_sub_queries_change_nothing(made, weights):
     padded = dataclasses.replace(
@@ -147,6 +151,7 @@ def test_empty_and_repeated_sub_queries_change_nothing(made, weights):
     assert score(padded, made.question, weights) == score(made, made.question, weights)
 
 
+@settings(deadline=None)  # a loaded machine is no fault
 @given(EPISODES)
 def test_scoring_is_pure(made):
     for semantics in ("paper", "released", "bounded"):
