@@ -8,7 +8,7 @@ import jsonschema
 import pytest
 from typer.testing import CliRunner
 
-from parallelsearch.config_files import arm_names, load_arm, load_study, merge, read_yaml
+from parallelsearch.config_files import arm_names, load_arm, load_study, merge, read_yaml, validate_study
 from parallelsearch.errors import ConfigError
 from parallelsearch.schema import FIX, SCHEMAS, app, render, schemas
 
@@ -51,6 +51,36 @@ def test_a_shipped_arm_is_valid_described_and_by_schema(name: str, monkeypatch: 
     arm = load_arm(load_study(), name)
     assert arm.name == name and arm.description
     jsonschema.validate(read_yaml(CONFIG / "arms" / f"{name}.yaml"), schemas()["arm.schema.json"])
+
+
+def test_a_study_changes_one_arm_and_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(ROOT)
+    paper = load_study(CONFIG / "paper.yaml")
+    changed = load_arm(paper, "stepsearch").training
+    assert (changed.actor_learning_rate, changed.critic_learning_rate) == (7e-7, 7e-6)  # arXiv 2505.15107
+    assert (changed.batch_size, changed.mini_batch_size, changed.micro_batch_size) == (256, 64, 32)
+    assert changed.sets == ["musique.train"]
+    assert load_arm(paper, "stepsearch-no-key").training == changed
+    kept = load_arm(paper, "parallelsearch").training
+    assert (kept.actor_learning_rate, kept.critic_learning_rate, kept.batch_size) == (1e-6, 1e-5, 512)
+    laptop = load_study()
+    assert load_arm(laptop, "stepsearch").training == laptop.training.model_copy(update={"kl_coefficient": 0.001})
+
+
+@pytest.mark.parametrize(
+    ("overrides", "words"),
+    [
+        ({"stepsaerch": {}}, ["arm_overrides", "'stepsaerch'", "stepsearch"]),
+        ({"stepsearch": {"policy": {}}}, ["arm_overrides.stepsearch.policy", "training"]),
+        ({"stepsearch": {"training": {"learning_rate": 1}}}, ["arm_overrides.stepsearch", "learning_rate"]),
+        ({"otc": {"reward": {"otc": {"c": 0}}}}, ["arm_overrides.otc", "reward.otc.c", "0"]),
+    ],
+)
+def test_a_mistake_in_an_arms_override_is_named(overrides: dict, words: list[str]) -> None:
+    values = read_yaml(CONFIG / "config.yaml") | {"arm_overrides": overrides}
+    with pytest.raises(ConfigError) as refused:
+        validate_study(values, CONFIG)
+    assert all(word in str(refused.value) for word in words), str(refused.value)
 
 
 def test_the_schema_refuses_an_unknown_key_as_the_model_does() -> None:

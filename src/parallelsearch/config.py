@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 WARM_START = "warm-start"  # the name under which the untrained (warm-started) policy is evaluated beside the arms
 
-SEMANTICS = Literal["paper", "released", "bounded"]
+SEMANTICS = Literal["paper", "released", "bounded", "search_r1_format", "f1", "research", "otc", "stepsearch"]
 PROMPTS = Literal["short", "search_r1", "parallel", "examples"]
 STRATEGIES = Literal["search", "direct", "chain_of_thought", "rag", "ircot", "iter_retgen"]
 CORPUS_SOURCES = Literal["geoworld", "dpr", "wiki18", "flashrag", "qa_contexts", "mediawiki"]
@@ -155,16 +155,47 @@ class WarmStartConfig(Section):
     )
 
 
+class SearchR1FormatConfig(Section):
+    """Weights of Search-R1's format reward (arXiv 2505.15117, v0.3 of its code)."""
+
+    structure: float = Field(
+        0.2, ge=0, description="Lost by a right answer in a bad format, paid to a wrong one in a good one."
+    )
+    final: float = Field(0.1, ge=0, description="Paid to a wrong answer in a bad format; nothing without an answer.")
+
+
+class OtcConfig(Section):
+    """The tool reward of OTC (arXiv 2504.14870). Our source states neither alpha nor c."""
+
+    alpha: float = Field(1.0, gt=0, description="Factor of the whole reward.")
+    c: float = Field(4.0, gt=0, description="Smoothing constant: the larger, the less a search costs.")
+    group: bool = Field(
+        False, description="true (OTC-GRPO): fewest searches among a prompt's right rollouts are best; false: none is."
+    )
+
+
+class StepSearchConfig(Section):
+    """Weights and switches of StepSearch's reward (arXiv 2505.15107)."""
+
+    gamma_key: float = Field(0.618, ge=0, description="Weight of the search keys; 0: without them.")
+    information_gain: bool = Field(True, description="Each search is rewarded for new gold text.")
+    redundancy_penalty: bool = Field(True, description="Each search pays for passages that were found before.")
+
+
 class RewardConfig(Section):
-    """Weights and semantics of r = r_o + r_d + r_s + r_f."""
+    """What an episode is worth. lambda_* and alpha are weights of paper, released and bounded."""
 
     semantics: SEMANTICS = Field(
-        "paper", description="paper: equations 3 to 7; released: the published code; bounded: ours."
+        "paper",
+        description="paper: equations 3 to 7; released: the published code; bounded: ours; others: other methods'.",
     )
     lambda_d: float = Field(0.15, ge=0, description="Weight of the decomposition reward.")
     lambda_s: float = Field(0.35, ge=0, description="Weight of the search-count reward.")
     lambda_f: float = Field(0.1, ge=0, description="Weight of the format reward.")
     alpha: float = Field(3.0, ge=0, description="Factor of lambda_d on questions that can be decomposed.")
+    search_r1_format: SearchR1FormatConfig = Field(SearchR1FormatConfig(), description="Of that semantics.")
+    otc: OtcConfig = Field(OtcConfig(), description="Of that semantics.")
+    stepsearch: StepSearchConfig = Field(StepSearchConfig(), description="Of that semantics.")
 
 
 class TrainingConfig(Section):
@@ -179,7 +210,7 @@ class TrainingConfig(Section):
     gpu_memory_utilization: float = Field(0.6, gt=0, lt=1, description="Share of GPU memory given to vLLM.")
     steps: int = Field(9, ge=0, description="Training steps; 0: the initial policy answers, nothing is trained.")
     batch_size: int = Field(96, ge=1, description="Prompts a step.")
-    mini_batch_size: int = Field(48, ge=1, description="Episodes of an optimiser step.")
+    mini_batch_size: int = Field(48, ge=1, description="Prompts of an optimiser step, with all their episodes.")
     micro_batch_size: int = Field(16, ge=1, description="Episodes of a forward pass.")
     rollouts_per_prompt: int = Field(1, ge=1, description="Episodes of each prompt (more than 1 for grpo).")
     actor_learning_rate: float = Field(1e-4, gt=0, description="Actor learning rate.")
@@ -194,6 +225,9 @@ class TrainingConfig(Section):
     entropy_coefficient: float = Field(0.0, ge=0, description="Entropy bonus.")
     temperature: float = Field(1.0, gt=0, description="Sampling temperature of rollouts.")
     top_p: float = Field(1.0, gt=0, le=1, description="Nucleus of rollouts.")
+    mask_observations: bool = Field(
+        True, description="false: retrieved text is trained on as if the model had written it (Search-R1's ablation)."
+    )
     offload: bool = Field(False, description="FSDP parameters and optimiser state in CPU memory between steps.")
     save_every: int = Field(3, ge=1, description="Steps between checkpoints.")
 
@@ -261,12 +295,23 @@ class ArmConfig(Section):
         return self
 
 
+class ArmOverride(Section):
+    """What a study changes in one arm: keys of its sections, merged over the arm's overlay and validated with it."""
+
+    agent: dict[str, Any] = Field(default_factory=dict, description="Keys of the section agent.")
+    reward: dict[str, Any] = Field(default_factory=dict, description="Keys of the section reward.")
+    training: dict[str, Any] = Field(default_factory=dict, description="Keys of the section training.")
+
+
 class StudyConfig(Section):
     """A whole study."""
 
     results: str = Field("results", description="Folder of all outputs.")
     seeds: list[int] = Field([0], min_length=1, description="Seeds; each arm is trained once for each.")
     arms: list[str] = Field(min_length=1, description="Names of overlays in config/arms/.")
+    arm_overrides: dict[str, ArmOverride] = Field(
+        default_factory=dict, description="Arm -> what this study, and no other, changes in it (a published rate, say)."
+    )
     baseline: str = Field("search-r1", description="Arm the others are compared with.")
     geoworld: GeoWorldConfig = GeoWorldConfig()
     corpora: dict[str, CorpusConfig]

@@ -80,6 +80,13 @@ def validate_study(values: dict[str, Any], config_dir: Path = CONFIG_DIR) -> Stu
         raise ConfigError(
             f"configuration: baseline is '{study.baseline}', which is not among arms: {', '.join(study.arms)}."
         )
+    for name in study.arm_overrides:
+        if name not in arm_names(config_dir):
+            raise ConfigError(
+                f"configuration: arm_overrides has '{name}', which has no overlay in {config_dir / 'arms'};"
+                f" known arms: {', '.join(arm_names(config_dir))}."
+            )
+        load_arm(study, name, config_dir)
     return study
 
 
@@ -100,14 +107,20 @@ def arm_names(config_dir: Path = CONFIG_DIR) -> list[str]:
 
 
 def load_arm(study: StudyConfig, name: str, config_dir: Path = CONFIG_DIR) -> ArmConfig:
-    """The overlay config/arms/{name}.yaml merged over the study's agent, reward and training sections."""
+    """The overlay config/arms/{name}.yaml merged over the study's agent, reward and training sections.
+
+    What the study says in arm_overrides of this arm alone is merged over that.
+    """
     path = config_dir / "arms" / f"{name}.yaml"
     if name not in arm_names(config_dir):
         raise ConfigError(
             f"arms has '{name}', which has no overlay {path}; known arms: {', '.join(arm_names(config_dir))}."
         )
     base = {key: getattr(study, key).model_dump() for key in ("agent", "reward", "training")}
-    return validated(ArmConfig, merge(base, {"name": name, **read_yaml(path)}), f"arm {name} ({path})")
+    values, where = merge(base, {"name": name, **read_yaml(path)}), f"arm {name} ({path})"
+    if override := study.arm_overrides.get(name):
+        values, where = merge(values, override.model_dump()), f"arm {name} ({path} and arm_overrides.{name})"
+    return validated(ArmConfig, values, where)
 
 
 def _sentence(section: type[BaseModel], fault: Any) -> str:

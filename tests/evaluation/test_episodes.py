@@ -25,7 +25,7 @@ from parallelsearch.evaluation.episodes import (
     write_episodes,
 )
 from parallelsearch.records import Action, Episode, Hit, Passage, Question, StopReason, Structure, SubQuery, Turn
-from parallelsearch.rewards.compose import RewardBreakdown
+from parallelsearch.rewards.breakdown import TERMS, RewardBreakdown
 
 ORIGIN = Provenance(
     policy_sha256="a" * 64,
@@ -86,7 +86,12 @@ episodes = st.builds(
     seconds=seconds,
     error=texts,
 )
-rewards = st.none() | st.builds(RewardBreakdown, numbers, numbers, numbers, numbers, numbers)
+rewards = st.none() | st.builds(
+    RewardBreakdown,
+    terms=st.dictionaries(st.sampled_from(TERMS), numbers),
+    total=numbers,
+    by_turn=st.lists(numbers, max_size=3).map(tuple),
+)
 
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])

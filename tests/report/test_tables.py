@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import re
 import shutil
@@ -12,8 +13,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import real_study
+import yaml
 from scipy.stats import binomtest
 
+from parallelsearch.config_files import read_yaml
 from parallelsearch.errors import ConfigError, DataError
 from parallelsearch.planning import DATASET_TABLES
 from parallelsearch.report import tables
@@ -67,6 +70,29 @@ def test_notes_name_corpus_index_top_k_questions_and_failures(study: Study) -> N
     assert "Corpus hotpotqa-contexts sha256 333333333333; index flat sha256 222222222222; top-k 2" in text
     assert "questions sha256 444444444444; decoding: temperature 0.0" in text
     assert "Infrastructure failures: no-search-count-reward 2." in text
+
+
+@pytest.mark.parametrize(
+    ("semantics", "algorithm", "a_cell"),
+    [("paper", "ppo", True), ("released", "ppo", True), ("bounded", "ppo", False), ("stepsearch", "ppo", False),
+     ("paper", "grpo", False)],
+)  # fmt: skip
+def test_only_the_papers_reward_trained_with_ppo_is_a_cell_of_its_table_4(
+    semantics: str, algorithm: str, a_cell: bool, study: Study, tmp_path: Path
+) -> None:
+    """Another reward has the same lambda_d and lambda_s by default, and does not look at them."""
+    folders = []
+    for folder in study.run_folders:
+        copy = tmp_path / folder.parent.name / folder.name
+        shutil.copytree(folder, copy)
+        config = read_yaml(copy / "config.yaml")
+        config["reward"]["semantics"] = semantics
+        config.setdefault("training", {})["algorithm"] = algorithm
+        (copy / "config.yaml").write_text(yaml.safe_dump(config))
+        folders.append(copy)
+    changed = dataclasses.replace(study, run_folders=tuple(folders))
+    frame = tables.build("ablation_grid", changed).frame.set_index(["arm", "seed", "structure"])
+    assert pd.notna(frame.loc["parallelsearch", 0, "parallel"]["hotpotqa_em_published"]) is a_cell
 
 
 def test_the_ablation_grid_has_weights_differences_and_the_published_row(study: Study) -> None:

@@ -109,7 +109,7 @@ def test_no_answer_is_not_beijing():
     text = transcript("a ## b", answer=None)
     for semantics in ("paper", "released", "bounded"):
         episode = parse_transcript(question(Structure.PARALLEL, ("Beijing", "and")), text)
-        assert score(episode, episode.question, RewardConfig(semantics=semantics)).outcome == 0.0
+        assert score(episode, episode.question, RewardConfig(semantics=semantics)).terms["outcome"] == 0.0
 
 
 def test_correction_messages_are_not_searches():
@@ -133,14 +133,14 @@ def test_several_answers_score_nothing():
         for semantics in ("paper", "released", "bounded"):
             episode = parse_transcript(question(Structure.PARALLEL), text)
             breakdown = score(episode, episode.question, RewardConfig(semantics=semantics))
-            assert (breakdown.outcome, breakdown.format) == (0.0, 0.0)
+            assert (breakdown.terms["outcome"], breakdown.terms["format"]) == (0.0, 0.0)
 
 
 @pytest.mark.parametrize("golden", [(), (None,), ("",), ("the",)])
 def test_golden_answers_that_cannot_be_matched(golden):
     for answer in ("", "the", "None", "Lima"):
         episode = parse_transcript(question(Structure.PARALLEL, golden), transcript("a", answer=answer))
-        assert score(episode, episode.question, RewardConfig()).outcome == 0.0
+        assert score(episode, episode.question, RewardConfig()).terms["outcome"] == 0.0
 
 
 def test_weights_reach_their_terms():

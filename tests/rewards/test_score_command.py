@@ -125,6 +125,31 @@ def test_settings(tmp_path):
     assert scores(tmp_path, ROW, options=options)[0]["reward"]["search_count"] == 0.35
 
 
+WITHOUT_STEPS = '{"stepsearch": {"information_gain": false, "redundancy_penalty": false}}'
+
+
+# One parallel search, right: F1 1; cos(pi / 6); keys: 'age of Oslo' for 'Oslo' has F1 2 * (1/3) / (4/3).
+@pytest.mark.parametrize(
+    ("semantics", "settings", "reward"),
+    [
+        ("f1", "{}", {"f1": 1.0, "total": 1.0}),
+        ("research", "{}", {"f1": 1.0, "format": 0.0, "total": 1.0}),
+        ("search_r1_format", "{}", {"outcome": 1.0, "format": 0.0, "total": 1.0}),
+        ("otc", "{}", {"outcome": 1.0, "tool": 0.8660254038, "total": 0.8660254038}),
+        ("stepsearch", WITHOUT_STEPS, {"f1": 1.0, "key": 0.309, "format": 0.0, "steps": 0.0, "total": 1.309}),
+    ],
+)
+def test_the_rewards_of_other_methods(tmp_path, semantics, settings, reward):
+    row = {**ROW, "supporting_titles": ["Oslo"]}
+    assert scores(tmp_path, row, options=["--semantics", semantics, "--settings", settings])[0]["reward"] == reward
+
+
+def test_rewards_of_what_was_retrieved_cannot_be_told_from_a_transcript(tmp_path):
+    error = score(tmp_path, ROW, options=["--semantics", "stepsearch"]).exception
+    assert isinstance(error, ConfigError) and "stepsearch.information_gain" in str(error)
+    assert scores(tmp_path, ROW, options=["--semantics", "stepsearch", "--settings", WITHOUT_STEPS])
+
+
 def without(*names):
     return {key: value for key, value in ROW.items() if key not in names}
 

@@ -17,6 +17,7 @@ def record(step: int, episode: str, structure: str = "parallel", **changes) -> d
         "episode": episode,
         "structure": structure,
         "reward": {"outcome": 1.0, "total": 1.45},
+        "em": 1.0,
         "decomposed": True,
         "llm_calls": 2,
         "searches": 1,
@@ -32,8 +33,8 @@ def test_means_by_structure_worked_out_by_hand() -> None:
     means = episode_means(
         [
             record(1, "a"),
-            record(1, "b", decomposed=False, llm_calls=3, reward={"outcome": 0.0, "total": -0.25}),
-            record(1, "c", "sequential", decomposed=False, llm_calls=3, reward={"outcome": 1.0, "total": 1.15}),
+            record(1, "b", decomposed=False, llm_calls=3, em=0.0, reward={"total": -0.25}),
+            record(1, "c", "sequential", decomposed=False, llm_calls=3, reward={"total": 1.15}),
         ]
     )
     assert means["decomposition_ratio"] == pytest.approx(1 / 3)

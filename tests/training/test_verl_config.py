@@ -106,6 +106,16 @@ def test_the_papers_agent_and_reward() -> None:
     assert arm_of("paper", "search-r1-original-prompt").agent.prompt == "search_r1"
 
 
+@pytest.mark.parametrize("study", STUDIES)
+def test_retrieved_text_that_is_trained_on_gets_its_log_probabilities_from_the_actor(
+    study: str, files: JobFiles
+) -> None:
+    """The rollout has none of it: they would enter the loss as probability 1."""
+    config = compose(overrides(arm_of(study, "no-observation-mask"), files, seed=0))
+    assert config.actor_rollout_ref.rollout.calculate_log_probs is False
+    assert config.algorithm.rollout_correction.bypass_mode is False
+
+
 def test_an_impossible_configuration_is_refused_in_one_sentence(files: JobFiles) -> None:
     arm = arm_of("laptop", "parallelsearch")
     training = arm.training.model_copy(update={"micro_batch_size": 7, "gpus_per_node": 2})

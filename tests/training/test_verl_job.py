@@ -11,11 +11,13 @@ import torch
 from transformers import AutoModelForCausalLM
 
 from parallelsearch.config_files import load_arm, load_study
-from parallelsearch.errors import TrainingError
+from parallelsearch.corpus.passages import Corpus, build_corpus
+from parallelsearch.errors import DataError, TrainingError
 from parallelsearch.records import Question, Structure
+from parallelsearch.retrieval.indexes.parts import corpus_part
 from parallelsearch.training.agent_loop import question_of
 from parallelsearch.training.policy import build_policy, save_policy, train_tokenizer
-from parallelsearch.training.verl_job import export_policy, finished_steps, job_environment, write_data
+from parallelsearch.training.verl_job import export_policy, finished_steps, gold_of, job_environment, write_data
 
 CONFIG = Path(__file__).resolve().parents[2] / "config"
 STUDY = load_study(config_dir=CONFIG)
@@ -30,6 +32,35 @@ def test_a_row_of_the_data_file_holds_the_whole_question_and_the_prompt(tmp_path
     assert row["extra_info"]["index"] == 1
     assert row["prompt"][0]["content"] == "Question: Who?\n"
     assert row["agent_name"] == "parallelsearch"
+
+
+@pytest.fixture
+def index(tmp_path) -> Path:
+    """An index folder, as far as its corpus goes."""
+    pages = [{"id": "0", "contents": '"Oslo"\ncapital fjord'}, {"id": "1", "contents": '"Lima"\ncity of kings'}]
+    (tmp_path / "pages.jsonl").write_text("".join(json.dumps(page) + "\n" for page in pages))
+    build_corpus("wiki18", tmp_path / "pages.jsonl", tmp_path / "corpus")
+    (tmp_path / "index").mkdir()
+    part = corpus_part(Corpus(tmp_path / "corpus"), tmp_path / "index")
+    (tmp_path / "index" / "manifest.json").write_text(json.dumps({"corpus": part}))
+    return tmp_path / "index"
+
+
+def test_gold_paragraphs_stand_in_the_rows_of_an_arm_that_reads_them(tmp_path, index: Path) -> None:
+    asked = [
+        Question(str(number), "musique", "train", "Who?", ("A",), "2hop", Structure.SEQUENTIAL, 2, titles)
+        for number, titles in enumerate([("Oslo",), ("Rome",)])
+    ]
+    arm = load_arm(STUDY, "stepsearch", CONFIG)
+    gold = gold_of(arm, index, asked)
+    assert gold == [("Oslo\ncapital fjord",), ()]
+    write_data(tmp_path / "train.parquet", arm, asked, gold)
+    rows = pd.read_parquet(tmp_path / "train.parquet")["extra_info"]
+    assert [json.loads(row["gold_paragraphs"]) for row in rows] == [["Oslo\ncapital fjord"], []]
+
+    assert gold_of(load_arm(STUDY, "parallelsearch", CONFIG), index, asked) == [(), ()]
+    with pytest.raises(DataError, match="no supporting page of any of the 1 questions, which the reward of stepsearch"):
+        gold_of(arm, index, asked[1:])
 
 
 def test_the_last_complete_checkpoint_counts(tmp_path) -> None:

@@ -41,9 +41,9 @@ def evaluate(
     from parallelsearch.errors import ConfigError
     from parallelsearch.evaluation.answering import answer_all, without_last_batches
     from parallelsearch.evaluation.episodes import write_episodes
+    from parallelsearch.evaluation.scoring import score_all
     from parallelsearch.questions.store import read_questions
     from parallelsearch.retrieval.opening import open_retriever
-    from parallelsearch.rewards.compose import score
     from parallelsearch.training.policy import local_policy
 
     config = from_json(EvaluateSettings, settings, "evaluate --settings")
@@ -72,9 +72,7 @@ def evaluate(
             )
         )
     engine.close()
-    scored = [
-        (episode, score(episode, episode.question, config.reward) if config.reward else None) for episode in episodes
-    ]
+    scored = score_all(episodes, config.reward, retriever.corpus)
     provenance = _provenance(model, index, questions, config)
     write_episodes(out, scored, arm=arm, seed=seed, provenance=provenance)
     failures = sum(episode.stop_reason.is_infrastructure_failure for episode, _ in scored)

@@ -3,6 +3,7 @@
 Columns: the fields of Question; `turns` (list of struct) as Turn, its sub-queries with their hits; the outcome of the
 episode; and figures derived from it, so that a reader of the file alone needs no code of ours. `em`, `f1`,
 `substring_em` and `gold_recall` are null for an infrastructure failure: such an episode says nothing about the policy.
+`reward_*` are the terms of the arm's reward, null where its semantics has no such term.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from parallelsearch.answers import exact_match, f1_score, substring_match
 from parallelsearch.errors import DataError
 from parallelsearch.files import replacing
 from parallelsearch.records import Action, Episode, Hit, Passage, Question, StopReason, Structure, SubQuery, Turn
-from parallelsearch.rewards.compose import RewardBreakdown
+from parallelsearch.rewards.breakdown import TERMS, RewardBreakdown
 
 ROWS_PER_GROUP = 512
 PROVENANCE_KEY = b"parallelsearch.provenance"
@@ -78,7 +79,10 @@ _DERIVED = [
     ("search_seconds", pa.float64()),
     ("gold_recall", pa.float64()),
 ]
-_REWARD = [(f"reward_{name}", pa.float64()) for name in ("outcome", "decomposition", "search_count", "format", "total")]
+_REWARD = [
+    *((f"reward_{name}", pa.float64()) for name in (*TERMS, "total")),
+    ("reward_by_turn", pa.list_(pa.float64())),
+]
 SCHEMA = pa.schema(
     [
         pa.field("arm", pa.string(), nullable=False),
@@ -177,7 +181,7 @@ def row_of(episode: Episode, reward: RewardBreakdown | None, arm: str, seed: int
         "generate_seconds": sum(turn.generate_seconds for turn in turns),
         "search_seconds": sum(turn.search_seconds for turn in turns),
         "gold_recall": gold_recall(episode) if counts else None,
-        **{name: getattr(reward, name.removeprefix("reward_")) if reward else None for name, _ in _REWARD},
+        **_reward_row(reward),
     }
 
 
@@ -226,7 +230,15 @@ def reward_of(row: dict[str, Any]) -> RewardBreakdown | None:
     """The reward of a row; None where the episode was not scored."""
     if row["reward_total"] is None:
         return None
-    return RewardBreakdown(**{name.removeprefix("reward_"): row[name] for name, _ in _REWARD})
+    terms = {name: row[f"reward_{name}"] for name in TERMS if row[f"reward_{name}"] is not None}
+    return RewardBreakdown(terms, row["reward_total"], tuple(row["reward_by_turn"]))
+
+
+def _reward_row(reward: RewardBreakdown | None) -> dict[str, Any]:
+    """The reward's columns: a term that its semantics does not have is null, all are where nothing was scored."""
+    values = reward.as_dict() if reward else {}
+    by_turn = list(reward.by_turn) if reward else None
+    return {f"reward_{name}": values.get(name) for name in (*TERMS, "total")} | {"reward_by_turn": by_turn}
 
 
 def _turn_row(turn: Turn) -> dict[str, Any]:

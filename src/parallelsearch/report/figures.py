@@ -128,7 +128,8 @@ def ablation_grid(study: Study) -> Drawing:
     rows = []
     for run in study.runs:
         figures = summary[(summary["arm"] == run.arm) & (summary["seed"] == run.seed)]
-        if figures.empty or run.config["reward"].get("semantics") != "paper":
+        algorithm = run.config.get("training", {}).get("algorithm", "ppo")
+        if figures.empty or run.config["reward"].get("semantics") != "paper" or algorithm != "ppo":
             continue
         row = {"arm": run.arm, "seed": run.seed, "lambda_d": run.weight("lambda_d"), "lambda_s": run.weight("lambda_s")}
         rows.append(row | {key: float(figures.iloc[0][key]) for key in BARS})

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, get_args
 
 import typer
 
-from parallelsearch.config import RewardConfig
+from parallelsearch.config import SEMANTICS, RewardConfig
 from parallelsearch.config_files import from_json, validated
-from parallelsearch.errors import DataError
+from parallelsearch.errors import ConfigError, DataError
 from parallelsearch.records import Action, Question, Structure
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ NO_MULTI_HOP = "na"  # the published code's type of questions that need one look
 def score(
     file: Annotated[Path, typer.Argument(help="JSON lines, plain or gzip, to score.")],
     semantics: Annotated[
-        str | None, typer.Option(help="paper, released or bounded (default: that of --settings).")
+        str | None, typer.Option(help=f"{', '.join(get_args(SEMANTICS))} (default: that of --settings).")
     ] = None,
     settings: Annotated[str, typer.Option(help="Settings of the section reward, as JSON.")] = "{}",
 ) -> None:
@@ -33,13 +33,19 @@ def score(
 
     Every line of FILE holds question, golden_answers, transcript (what followed the prompt, tags and information blocks
     included) and structure (parallel, sequential, single, mixed, other) or type (comparison, bridge, ... as in any of
-    the data sets, or na). The scores go to stdout in the same order.
+    the data sets, or na); stepsearch also reads supporting_titles. The scores go to stdout in the same order.
     """
     from parallelsearch.questions.rows import read_rows
 
     weights = from_json(RewardConfig, settings, "score --settings")
     if semantics is not None:
         weights = validated(RewardConfig, {**weights.model_dump(), "semantics": semantics}, "score")
+    steps = weights.stepsearch
+    if weights.semantics == "stepsearch" and (steps.information_gain or steps.redundancy_penalty):
+        raise ConfigError(
+            "score: the semantics stepsearch rewards what each search retrieved, and a transcript holds only what was"
+            " shown of it; set stepsearch.information_gain and stepsearch.redundancy_penalty to false in --settings."
+        )
     for scores in [score_row(row, weights) for row in read_rows(file)]:
         typer.echo(json.dumps(scores))
 
@@ -76,6 +82,7 @@ def _question(row: Row) -> Question:
         type=row.optional_text("type") or "",
         structure=_structure(row),
         hops=row.whole_number("hops"),
+        supporting_titles=tuple(row.texts("supporting_titles", required=False)),
     )
 
 

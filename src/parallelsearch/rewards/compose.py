@@ -1,39 +1,48 @@
-"""r = r_o + r_d + r_s + r_f under one of three named semantics."""
+"""The reward of an episode under the semantics that its weights name."""
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from collections.abc import Sequence
 
 from parallelsearch.config import RewardConfig
 from parallelsearch.records import Episode, Question
-from parallelsearch.rewards import bounded, paper, released
+from parallelsearch.rewards import bounded, f1, otc, paper, released, research, search_r1_format, stepsearch
+from parallelsearch.rewards.breakdown import RewardBreakdown
 from parallelsearch.rewards.components import outcome
 
-_SEMANTICS = {"paper": paper, "released": released, "bounded": bounded}
+_FOUR_TERMS = {"paper": paper, "released": released, "bounded": bounded}
 
 
-@dataclass(frozen=True, slots=True)
-class RewardBreakdown:
-    """The four terms of a reward and their sum."""
+def score(
+    episode: Episode,
+    question: Question,
+    weights: RewardConfig,
+    *,
+    gold: Sequence[str] = (),
+    group: Sequence[Episode] = (),
+) -> RewardBreakdown:
+    """The reward of `episode` as an attempt at `question`, by weights.semantics.
 
-    outcome: float
-    decomposition: float
-    search_count: float
-    format: float
-    total: float
-
-    def as_dict(self) -> dict[str, float]:
-        """The fields in their order, for a JSON line or a table row."""
-        return asdict(self)
-
-
-def score(episode: Episode, question: Question, weights: RewardConfig) -> RewardBreakdown:
-    """The reward of `episode` as an attempt at `question`, by weights.semantics."""
-    semantics = _SEMANTICS[weights.semantics]
-    terms = (
-        outcome(episode, question),
-        semantics.decomposition(episode, question, weights),
-        semantics.search_count(episode, question, weights),
-        semantics.format(episode, question, weights),
+    `gold` are the texts of the question's gold paragraphs (semantics stepsearch reads them), `group` the prompt's other
+    rollouts (semantics otc with otc.group compares with them).
+    """
+    match weights.semantics:
+        case "search_r1_format":
+            return search_r1_format.reward(episode, question, weights.search_r1_format)
+        case "f1":
+            return f1.reward(episode, question)
+        case "research":
+            return research.reward(episode, question)
+        case "otc":
+            return otc.reward(episode, question, weights.otc, group)
+        case "stepsearch":
+            return stepsearch.reward(episode, question, weights.stepsearch, gold)
+    semantics = _FOUR_TERMS[weights.semantics]
+    return RewardBreakdown.sum_of(
+        {
+            "outcome": outcome(episode, question),
+            "decomposition": semantics.decomposition(episode, question, weights),
+            "search_count": semantics.search_count(episode, question, weights),
+            "format": semantics.format(episode, question, weights),
+        }
     )
-    return RewardBreakdown(*terms, total=sum(terms))

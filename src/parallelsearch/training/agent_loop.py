@@ -16,16 +16,21 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
-from verl.experimental.agent_loop.agent_loop import AgentLoopBase, AgentLoopMetrics, AgentLoopOutput
+from verl.experimental.agent_loop.agent_loop import AgentLoopBase, AgentLoopMetrics
 
 from parallelsearch.agent.engine import FinishReason, Generation, Sampling
 from parallelsearch.agent.episode import Rollout, run_episode
+from parallelsearch.answers import exact_match
 from parallelsearch.config import AgentConfig, RewardConfig, Section
 from parallelsearch.errors import EngineError
-from parallelsearch.records import Question, Structure
+from parallelsearch.records import Episode, Question, Structure
 from parallelsearch.retrieval.retriever import Retriever
-from parallelsearch.rewards.compose import RewardBreakdown, score
+from parallelsearch.rewards.breakdown import RewardBreakdown
+from parallelsearch.rewards.compose import score
+from parallelsearch.training.rollout_groups import RolloutGroups
+from parallelsearch.training.token_rewards import TokenRewardedOutput, rewards_of_tokens
 
+GROUPS: RolloutGroups[Episode] = RolloutGroups()  # of this process, which runs all rollouts of a prompt
 _POLICY_VERSION_KEYS = ("global_steps", "min_global_steps", "max_global_steps")
 
 
@@ -34,6 +39,7 @@ class LoopSettings(Section):
 
     agent: AgentConfig
     reward: RewardConfig
+    mask_observations: bool = True
     seed: int
     index: str
     retriever_url: str | None = None
@@ -83,36 +89,53 @@ class EpisodeLoop(AgentLoopBase):
         super().__init__(*args, **kwargs)
         self.settings = read_settings(settings)
 
-    async def run(self, sampling_params: dict[str, Any], **row: Any) -> AgentLoopOutput:
+    async def run(self, sampling_params: dict[str, Any], **row: Any) -> TokenRewardedOutput:
         """`row` is a row of the data file written by verl_job.write_data, with what veRL adds to it."""
+        settings = self.settings
         question = question_of(row["extra_info"]["question"])
         versions: dict[str, Any] = {}
         engine = VerlEngine(self.server_manager, self.tokenizer, sampling_params, uuid4().hex, versions)
         step = int(row.get("global_steps", 0))
-        seed = episode_seed(self.settings.seed, step, int(row["extra_info"]["index"]), int(row.get("session_id", 0)))
-        rollout = await run_episode(
-            question, engine, open_retriever(self.settings), self.settings.agent, Sampling(1.0, seed=seed)
-        )
-        reward = score(rollout.episode, question, self.settings.reward)
-        write_record(self.settings, step, row, rollout, reward)
-        return loop_output(rollout, reward.total, versions, bool(sampling_params.get("logprobs")), self.tokenizer)
+        seed = episode_seed(settings.seed, step, int(row["extra_info"]["index"]), int(row.get("session_id", 0)))
+        running = run_episode(question, engine, open_retriever(settings), settings.agent, Sampling(1.0, seed=seed))
+        group: list[Episode] = []
+        if settings.reward.semantics == "otc" and settings.reward.otc.group:
+            with GROUPS.rollout(str(row["uid"]), int(self.rollout_config.n)) as place:
+                rollout = await running
+                group = await place.others(rollout.episode)
+        else:
+            rollout = await running
+        gold = json.loads(row["extra_info"].get("gold_paragraphs") or "[]")
+        reward = score(rollout.episode, question, settings.reward, gold=gold, group=group)
+        write_record(settings, step, row, rollout, reward)
+        with_log_probs = bool(sampling_params.get("logprobs"))
+        return loop_output(rollout, reward, versions, with_log_probs, self.tokenizer, settings.mask_observations)
 
 
 def loop_output(
-    rollout: Rollout, reward: float, versions: dict[str, Any], with_log_probs: bool, tokenizer: Any
-) -> AgentLoopOutput:
-    """The rollout in veRL's form; the reward stands on the last token. A failed episode is one masked token."""
+    rollout: Rollout,
+    reward: RewardBreakdown,
+    versions: dict[str, Any],
+    with_log_probs: bool,
+    tokenizer: Any,
+    mask_observations: bool = True,
+) -> TokenRewardedOutput:
+    """The rollout in veRL's form, its reward at its tokens. A failed episode is one masked token without reward."""
     ids, mask, log_probs = rollout.response_ids, rollout.trains_on, rollout.log_probs
     failed = rollout.episode.stop_reason.is_infrastructure_failure
     if failed or not ids:
-        ids, mask, log_probs, reward = [tokenizer.eos_token_id], [0], [0.0], 0.0
+        ids, mask, log_probs, rewards = [tokenizer.eos_token_id], [0], [0.0], [0.0]
+    else:
+        rewards = rewards_of_tokens(rollout, reward)
+        mask = mask if mask_observations else [1] * len(ids)
     turns = rollout.episode.turns
-    return AgentLoopOutput(
+    return TokenRewardedOutput(
         prompt_ids=rollout.prompt_ids,
         response_ids=ids,
         response_mask=mask,
         response_logprobs=log_probs if with_log_probs else None,
-        reward_score=reward,
+        reward_score=sum(rewards),
+        token_rewards=rewards,
         num_turns=len(turns),
         metrics=AgentLoopMetrics(
             generate_sequences=sum(turn.generate_seconds for turn in turns),
@@ -164,6 +187,7 @@ def write_record(
         "qid": episode.question.qid,
         "structure": episode.question.structure,
         "reward": reward.as_dict(),
+        "em": exact_match(episode.answer, episode.question.golden_answers),
         "decomposed": episode.decomposed,
         "llm_calls": episode.llm_calls,
         "searches": episode.searches,

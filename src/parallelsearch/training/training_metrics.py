@@ -68,7 +68,7 @@ def episode_means(records: Sequence[dict[str, Any]]) -> dict[str, float]:
         if group:
             means |= {
                 f"reward_mean{suffix}": fmean(record["reward"]["total"] for record in group),
-                f"em{suffix}": fmean(record["reward"]["outcome"] for record in group),
+                f"em{suffix}": fmean(record["em"] for record in group),
                 f"decomposition_ratio{suffix}": fmean(record["decomposed"] for record in group),
                 f"turns{suffix}": fmean(record["llm_calls"] for record in group),
                 f"searches{suffix}": fmean(record["searches"] for record in group),

@@ -96,7 +96,8 @@ def _algorithm(training: TrainingConfig) -> dict[str, Any]:
         "algorithm.kl_penalty": "kl",
         "algorithm.kl_ctrl.kl_coef": training.kl_coefficient,
         # The loss takes the rollout's own log-probabilities as the old ones: one forward pass less a step.
-        "algorithm.rollout_correction.bypass_mode": training.device == "cpu",
+        # Retrieved text has none: where it is trained on, that pass is made.
+        "algorithm.rollout_correction.bypass_mode": training.device == "cpu" and training.mask_observations,
     }
     return settings
 
@@ -142,7 +143,7 @@ def _rollout(arm: ArmConfig, files: JobFiles, seed: int) -> dict[str, Any]:
         f"{rollout}.n": training.rollouts_per_prompt,
         f"{rollout}.temperature": training.temperature,
         f"{rollout}.top_p": training.top_p,
-        f"{rollout}.calculate_log_probs": True,
+        f"{rollout}.calculate_log_probs": training.mask_observations,
         f"{rollout}.seed": seed,
         f"{rollout}.tensor_model_parallel_size": 1,
         f"{rollout}.log_prob_micro_batch_size_per_gpu": _per_rank(training),

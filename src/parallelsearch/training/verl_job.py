@@ -23,9 +23,12 @@ import yaml
 
 from parallelsearch.agent.prompts import user_message
 from parallelsearch.config import ArmConfig
-from parallelsearch.errors import TrainingError
-from parallelsearch.files import replacing, write_json, write_text
+from parallelsearch.corpus.gold_paragraphs import gold_paragraphs
+from parallelsearch.errors import DataError, TrainingError
+from parallelsearch.files import MANIFEST, read_json, replacing, write_json, write_text
 from parallelsearch.records import Question
+from parallelsearch.retrieval.indexes.parts import open_corpus
+from parallelsearch.rewards.stepsearch import passage_text
 from parallelsearch.training.child_process import end_child, start_child
 from parallelsearch.training.training_metrics import TrainingMetrics
 from parallelsearch.training.verl_config import AGENT_NAME, JobFiles, compose, overrides
@@ -58,8 +61,9 @@ def run_job(
         checkpoints=folder / "checkpoints",
     )
     arguments = overrides(arm, files, seed)
-    write_data(files.train_data, arm, questions)
-    write_data(files.validation_data, arm, questions[:1])
+    gold = gold_of(arm, index, questions)
+    write_data(files.train_data, arm, questions, gold)
+    write_data(files.validation_data, arm, questions[:1], gold[:1])
     _write_loop_settings(folder, files, arm, seed, index, retriever_url)
     metrics = TrainingMetrics(folder, finished_steps(files.checkpoints))
     if metrics.first_step <= arm.training.steps:
@@ -78,8 +82,25 @@ def run_job(
     return metrics.last
 
 
-def write_data(path: Path, arm: ArmConfig, questions: Sequence[Question]) -> None:
-    """A veRL data file: one row a question, the whole Question inside as JSON."""
+def gold_of(arm: ArmConfig, index: Path, questions: Sequence[Question]) -> list[tuple[str, ...]]:
+    """For each question the texts of its gold paragraphs, where the arm's reward reads them; elsewhere nothing.
+
+    DataError when not one question has any: then the reward of a search could teach nothing.
+    """
+    if arm.reward.semantics != "stepsearch":
+        return [()] * len(questions)
+    corpus = open_corpus(index, read_json(index / MANIFEST), "build the index again")
+    found = gold_paragraphs(questions, corpus, passage_text)
+    if not any(found):
+        raise DataError(
+            f"{corpus.folder} holds no supporting page of any of the {len(questions)} questions, which the reward of"
+            f" {arm.name} compares searches with; train on sets with supporting pages, and search their corpus."
+        )
+    return found
+
+
+def write_data(path: Path, arm: ArmConfig, questions: Sequence[Question], gold: Sequence[tuple[str, ...]] = ()) -> None:
+    """A veRL data file: one row a question, the whole Question and its gold paragraphs' texts inside as JSON."""
     import pandas as pd
 
     rows = [
@@ -88,7 +109,11 @@ def write_data(path: Path, arm: ArmConfig, questions: Sequence[Question]) -> Non
             "prompt": [{"role": "user", "content": user_message(arm.agent.prompt, question.text)}],
             "ability": "search",
             "reward_model": {"style": "rule", "ground_truth": list(question.golden_answers)},
-            "extra_info": {"index": row, "question": json.dumps(dataclasses.asdict(question))},
+            "extra_info": {
+                "index": row,
+                "question": json.dumps(dataclasses.asdict(question)),
+                "gold_paragraphs": json.dumps(gold[row] if gold else ()),
+            },
             "agent_name": AGENT_NAME,
         }
         for row, question in enumerate(questions)
@@ -127,6 +152,7 @@ def _write_loop_settings(
         {
             "agent": arm.agent.model_dump(),
             "reward": arm.reward.model_dump(),
+            "mask_observations": arm.training.mask_observations,
             "seed": seed,
             "index": str(index.resolve()),
             "retriever_url": retriever_url,
