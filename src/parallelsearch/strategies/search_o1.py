@@ -44,14 +44,16 @@ REASONING = (
     "You answer a question by reasoning step by step, and you can search while you reason. To search, write"
     f" {BEGIN_QUERY} your query {END_QUERY} and stop. The passages that are found are read for you, and what helps"
     f" comes back between {BEGIN_RESULT} and {END_RESULT}. Then go on reasoning. You can search at most"
-    " {searches} times. When you know the answer, write it in a few words as \\boxed{{answer}}.\n\nAn example:\n\n{example}\n"
+    " {searches} times. When you know the answer, write it in a few words as \\boxed{{answer}}.\n\n"
+    "An example:\n\n{example}\n"
     "Now your question.\nQuestion: {question}\n"
 )
 READING = (
     "Somebody reasons about a question and has made a search. Read the documents that were found, and note what in them"
     " helps with the next step of the reasoning: facts that bear on the query, in one or two sentences that fit behind"
     f' the reasoning so far. Write them after the words "{NOTES}". If nothing in the documents helps, write'
-    f' "{NOTES}" and "{NOTHING_FOUND}"\n\nReasoning so far:\n{{reasoning}}\n\nQuery: {{query}}\n\nDocuments:\n{{documents}}\n'
+    f' "{NOTES}" and "{NOTHING_FOUND}"\n\n'
+    "Reasoning so far:\n{reasoning}\n\nQuery: {query}\n\nDocuments:\n{documents}\n"
 )
 
 
