@@ -4,7 +4,8 @@
     2: Who designed it?
     3: In which year was #2 born?
 
-A line `NUMBER: sub-question` is a sub-question, `#NUMBER` in it the answer to another one; all other lines are ignored.
+A line `NUMBER: sub-question` is a sub-question (a full stop or a bracket will do for the colon), `#NUMBER` in it the
+answer to another one; all other lines are ignored.
 A plan that breaks a rule (PlanFault) is not carried out at all, since what it meant cannot be told.
 """
 
@@ -14,7 +15,7 @@ import re
 from collections.abc import Mapping
 from graphlib import CycleError, TopologicalSorter
 
-_LINE = re.compile(r"^\s*(\d{1,4})\s*[:.)]\s*(\S.*?)\s*$", re.MULTILINE)
+_LINE = re.compile(r"^[ \t]*(\d{1,4})[ \t]*(?::|[.)](?=[ \t]))[ \t]*(\S.*?)[ \t\r]*$", re.MULTILINE)
 _PLACEHOLDER = re.compile(r"#(\d{1,4})")
 
 
