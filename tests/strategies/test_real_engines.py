@@ -1,4 +1,4 @@
-"""Every way of answering over real engines, real passages and real questions: it ends within its limits and counts right.
+"""Every way of answering over real engines, passages and questions: it ends within its limits and counts right.
 
 An engine is one entry of ENGINES: a function from a temporary folder to an opened Engine with a `close`.
 """
