@@ -98,6 +98,37 @@ def test_ircot_ends_without_an_answer_at_its_last_search(byte_tokenizer, retriev
     assert (episode.llm_calls, episode.searches) == (3, 3)
 
 
+@pytest.mark.parametrize("limit", [1, 2, 5])
+@pytest.mark.parametrize(("strategy", "answered"), [("ircot", False), ("iter_retgen", True)])
+def test_rounds_of_a_search_and_a_generation_end_at_the_limit(strategy, answered, limit, byte_tokenizer, retriever):
+    """IRCoT stops without an answer, Iter-RetGen answers with its last reply, whatever it said before."""
+    replies = [f"Thought {n}." for n in range(limit)] if strategy == "ircot" else [CONCLUDES] * limit
+    engine = ScriptedEngine(byte_tokenizer, replies)
+    episode = run(strategy, engine, retriever, max_search_turns=limit, top_k=1)
+    assert (episode.llm_calls, episode.searches, len(retriever.calls)) == (limit, limit, limit)
+    assert episode.stop_reason is (StopReason.ANSWERED if answered else StopReason.INVALID_ACTION)
+    assert engine.budgets == [AGENT.max_generation_tokens] * limit
+    assert all(len(turn.sub_queries[0].hits) == 1 for turn in episode.turns if turn.sub_queries)
+
+
+@pytest.mark.parametrize("strategy", ["ircot", "iter_retgen"])
+def test_a_failure_in_the_second_round_keeps_the_first(strategy, byte_tokenizer, retriever):
+    episode = run(strategy, ScriptedEngine(byte_tokenizer, ["One.", "Two."], fails_at=1), retriever)
+    assert (episode.stop_reason, episode.llm_calls, episode.searches) == (StopReason.ENGINE_ERROR, 1, 2)
+    engine = ScriptedEngine(byte_tokenizer, ["One.", "Two."])
+    episode = run(strategy, engine, FailingRetriever(retriever, 1))
+    assert (episode.stop_reason, episode.llm_calls, episode.searches) == (StopReason.RETRIEVER_ERROR, 1, 1)
+    assert not any("timed out" in prompt for prompt in prompts(engine))
+
+
+@pytest.mark.parametrize("strategy", sorted(PROMPTED))
+def test_a_generation_never_exceeds_its_tokens(strategy, byte_tokenizer, retriever):
+    engine = ScriptedEngine(byte_tokenizer, ["word " * 200] * 3)
+    episode = run(strategy, engine, retriever, max_generation_tokens=7)
+    assert set(engine.budgets) == {7} and all(turn.model_tokens in (0, 7) for turn in episode.turns)
+    assert not episode.stop_reason.is_infrastructure_failure
+
+
 @pytest.mark.parametrize("strategy", sorted(PROMPTED))
 def test_a_reply_without_an_answer_is_an_invalid_action(strategy, byte_tokenizer, retriever):
     episode = run(strategy, ScriptedEngine(byte_tokenizer, [" \n"] * 3), retriever)
