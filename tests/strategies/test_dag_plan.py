@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 from collections import defaultdict
 
 import pytest
@@ -79,6 +80,11 @@ def actions(episode: Episode) -> list[str]:
             TWO_CHAINS,
             [["capital of Norway", "capital of Peru"], ["founding of Oslo", "founding of Lima"]],
             6, True, ["step:0", "search:2", "step:0", "step:0", "search:2", "step:0", "step:0", "answer:0"],
+        ),
+        (
+            "0: founding of Oslo\n7: founding of Bergen",
+            [["founding of Oslo", "founding of Bergen"]],
+            4, True, ["step:0", "search:2", "step:0", "step:0", "answer:0"],
         ),
         (  # a sub-question that waits for a later one
             "2: capital of Norway\n1: founding of #2",
@@ -231,6 +237,13 @@ def test_a_failure_ends_everything_that_still_runs(byte_tokenizer, retriever):
     episode = run(Planner(byte_tokenizer, BRIDGE), FailingRetriever(retriever, 1))
     assert episode.stop_reason is StopReason.RETRIEVER_ERROR and "timed out" in episode.error
     assert (episode.llm_calls, episode.searches, actions(episode)) == (2, 1, ["step:0", "search:1", "step:0"])
+
+
+def test_a_failed_search_of_several_sub_questions_is_reported_once_and_logs_nothing(byte_tokenizer, retriever, caplog):
+    episode = run(Planner(byte_tokenizer, PARALLEL), FailingRetriever(retriever, 0))
+    gc.collect()  # a task whose failure nobody has asked for complains when it is collected
+    assert (episode.stop_reason, episode.llm_calls, episode.searches) == (StopReason.RETRIEVER_ERROR, 1, 0)
+    assert caplog.records == []
 
 
 def test_a_prompt_beyond_the_limit_is_named_by_its_place_in_the_plan(byte_tokenizer, retriever):

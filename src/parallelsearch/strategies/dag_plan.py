@@ -20,6 +20,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 from parallelsearch.records import Action, StopReason, Turn
 from parallelsearch.strategies.plan import Plan, PlanFault, parse_plan
@@ -58,6 +59,9 @@ async def dag_plan(episode: PromptedEpisode) -> str | None:
     return short_answer(await episode.generate(ANSWERING.format(findings=findings, question=question)))
 
 
+_SEARCH = -1  # sorts a search before the answers to its sub-questions, whose numbers begin at 0
+
+
 class _PlanRun:
     """A plan while it is carried out: the sub-questions as they were asked, and their answers so far, by number."""
 
@@ -68,7 +72,7 @@ class _PlanRun:
         self._episode = episode
         self._order = {number: place for place, number in enumerate(plan.questions, 1)}
         self._searches = 0
-        self._turns: dict[tuple[int, int], Turn] = {}  # (number of the search, of the sub-question; 0: the search)
+        self._turns: dict[tuple[int, int], Turn] = {}  # by number of the search and of the sub-question, or _SEARCH
 
     @property
     def turns(self) -> list[Turn]:
@@ -80,20 +84,22 @@ class _PlanRun:
         sorter = self.plan.sorter()
         size = self._episode.agent.max_sub_queries
         running: list[asyncio.Task[int]] = []
+        started: list[asyncio.Task[Any]] = []
         try:
             while sorter.is_active():
                 ready = sorted(sorter.get_ready())
                 for group in (ready[start : start + size] for start in range(0, len(ready), size)):
                     found = asyncio.create_task(self._look_up(group))
-                    running += [asyncio.create_task(self._answer(number, found)) for number in group]
+                    running += (answers := [asyncio.create_task(self._answer(number, found)) for number in group])
+                    started += [found, *answers]
                 done, _ = await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
                 ended = [task for task in running if task in done]
                 running = [task for task in running if task not in done]
                 sorter.done(*(task.result() for task in ended))
         finally:
-            for task in running:
+            for task in started:
                 task.cancel()
-            await asyncio.gather(*running, return_exceptions=True)
+            await asyncio.gather(*started, return_exceptions=True)
 
     async def _look_up(self, numbers: Sequence[int]) -> tuple[int, dict[int, str]]:
         """One search for some sub-questions; its number, and the passages of each sub-question, a line a passage."""
@@ -102,7 +108,7 @@ class _PlanRun:
         for number in numbers:
             self.asked[number] = self.plan.filled(number, self.answers)
         turn, passages = await self._episode.find([self.asked[number] for number in numbers])
-        self._keep(search, 0, turn)
+        self._keep(search, _SEARCH, turn)
         return search, dict(zip(numbers, passages, strict=True))
 
     async def _answer(self, number: int, found: asyncio.Task[tuple[int, dict[int, str]]]) -> int:
