@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import asyncio
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
 
 from parallelsearch.agent.engine import Generation, Sampling
 from parallelsearch.errors import EngineError, RetrieverError
 from parallelsearch.records import Hit, Passage
 
+FAILS = "(fails)"  # the reply of an AnsweringEngine that breaks down
 WORDS = "the a of in was born city river capital country question answer which is older than mountain lake"
 
 
@@ -74,3 +77,63 @@ class FailingRetriever:
         if self._calls > self._fails_at:
             raise self._error
         return await self._inner.search(queries, top_k)
+
+
+class AnsweringEngine:
+    """Answers by what stands in the last lines of a prompt, for strategies that ask several things at once.
+
+    A reply waits for its gate where it has one. `most_at_once` counts the requests that were in flight together.
+    """
+
+    def __init__(self, tokenizer, replies: Mapping[str, str], gates: Mapping[str, asyncio.Event] | None = None) -> None:
+        self.tokenizer = tokenizer
+        self.prompts: list[str] = []
+        self.seeds: dict[str, int | None] = {}
+        self.most_at_once = self._flying = 0
+        self._replies, self._gates = replies, gates or {}
+
+    async def generate(
+        self, token_ids: Sequence[int], *, max_tokens: int, stop: Sequence[str], sampling: Sampling
+    ) -> Generation:
+        prompt = self.tokenizer.decode(token_ids)
+        self.prompts.append(prompt)
+        end = prompt[prompt.rindex("Question: ") :]
+        [key] = [key for key in self._replies if key in end]
+        self.seeds[key] = sampling.seed
+        self._flying += 1
+        self.most_at_once = max(self.most_at_once, self._flying)
+        try:
+            await asyncio.sleep(0)
+            if key in self._gates:
+                await self._gates[key].wait()
+            if self._replies[key] == FAILS:
+                raise EngineError("the engine is out of order")
+        finally:
+            self._flying -= 1
+        ids = self.tokenizer.encode(self._replies[key], add_special_tokens=False)
+        return Generation(ids, [-0.5] * len(ids), "length")
+
+
+class GatedRetriever:
+    """Finds what `inner` finds; announces each query in `asked`, and holds a query back until its gate opens."""
+
+    def __init__(self, inner) -> None:
+        self.calls: list[list[str]] = []
+        self.most_at_once = self._flying = 0
+        self._inner = inner
+        self.gates: dict[str, asyncio.Event] = {}
+        self.asked: dict[str, asyncio.Event] = defaultdict(asyncio.Event)
+
+    async def search(self, queries: Sequence[str], top_k: int) -> list[list[Hit]]:
+        self.calls.append(list(queries))
+        self._flying += 1
+        self.most_at_once = max(self.most_at_once, self._flying)
+        try:
+            for query in queries:
+                self.asked[query].set()
+            for query in queries:
+                if query in self.gates:
+                    await self.gates[query].wait()
+            return await self._inner.search(queries, top_k)
+        finally:
+            self._flying -= 1

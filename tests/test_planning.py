@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -124,8 +125,8 @@ def test_a_published_model_can_be_pinned_to_a_revision() -> None:
 def test_a_data_sets_table_is_made_from_its_own_episodes_and_the_others_from_everything() -> None:
     paper = plan(study="paper")
     hotpotqa = paper.table_inputs("hotpotqa_by_structure")
-    assert len(hotpotqa) == 9 and {path.parent.name for path in hotpotqa} == {"hotpotqa.dev"}
-    assert len(paper.table_inputs("ablation_grid")) == 9 * 8 + 9
+    assert len(hotpotqa) == 17 and {path.parent.name for path in hotpotqa} == {"hotpotqa.dev"}
+    assert len(paper.table_inputs("ablation_grid")) == 17 * 8 + 9
     assert plan().tables[0] == "geoworld_by_structure"
 
 
@@ -166,3 +167,56 @@ def test_the_papers_study_answers_every_set_a_second_time_as_published() -> None
     assert (ours["temperature"], ours["drop_last"]) == (0, 0)
     assert (theirs["temperature"], theirs["drop_last"]) == (1, 256)
     assert plan().published_episodes() == []
+
+
+def test_an_arm_with_the_policy_of_another_is_evaluated_with_that_policy() -> None:
+    study = plan(study="paper")
+    name, source = "search-r1-parallel-prompt", "search-r1-original-prompt"
+    assert (study.arm(name).policy_of, study.arm(name).agent.prompt) == (source, "parallel")
+    assert study.policy(name, 3) == study.policy(source, 3) == f"results-paper/train/{source}/seed3"
+    assert study.policy_marker(name, 3) == [Path(f"results-paper/train/{source}/seed3/done.json")]
+    assert name not in study.trained_arms and len(study.trained_arms) == 9
+    assert study.policy("search-o1", 0) == "Qwen/Qwen2.5-7B-Instruct" and study.policy_marker("dag-plan", 0) == []
+    ours, theirs = (json.loads(study.evaluate_settings(arm))["agent"] for arm in (name, source))
+    assert {key for key in ours if ours[key] != theirs[key]} == {"prompt"}
+
+
+@pytest.mark.parametrize(
+    ("overlays", "named"),
+    [
+        ({"x": "policy_of: seach-r1"}, ["policy_of of arm x", "'seach-r1'", "known arms", "search-r1"]),
+        ({"x": "policy_of: rag"}, ["policy_of of arm x is 'rag'", "not trained"]),
+        ({"x": "policy_of: x"}, ["policy_of of arm x is 'x'", "by the policy of 'x'"]),
+        (
+            {"x": "policy_of: y", "y": "policy_of: search-r1"},
+            ["policy_of of arm x is 'y'", "by the policy of 'search-r1'", "name the arm that is trained"],
+        ),
+        ({"x": "policy_of: d0.35-s0.35"}, ["arm x", "'d0.35-s0.35'", "not among arms: search-r1, x; add it"]),
+        (
+            {"x": "policy_of: search-r1\ntraining: {steps: 3}"},
+            ["policy_of is 'search-r1'", "set training.steps to 0 (it is 3)"],
+        ),
+        ({"x": "agent: {tags: research, prompt: parallel}"}, ["agent.prompt 'parallel'", "'search_r1'", "'research'"]),
+        ({"x": "agent: {tags: research}\nreward: {semantics: released}"}, ["arm x", "reads Search-R1's tags"]),
+        ({"x": "agent: {strategy: ircot, max_search_turns: 0}"}, ["agent.max_search_turns is 0", "'ircot' searches"]),
+        ({"x": "agent: {max_search_turns: -1}"}, ["'agent.max_search_turns' is -1", "greater than or equal to 0"]),
+        ({"x": "agent: {tags: re-search}"}, ["'agent.tags' is 're-search'", "'search_r1' or 'research'"]),
+    ],
+)  # fmt: skip
+def test_a_wrong_arm_is_named_with_what_is_wrong_and_the_next_step(
+    overlays: dict[str, str], named: list[str], tmp_path: Path
+) -> None:
+    shutil.copytree(CONFIG_DIR, tmp_path / "config")
+    for name, text in overlays.items():
+        steps = "" if "steps" in text else "\ntraining: {steps: 0}"
+        (tmp_path / "config" / "arms" / f"{name}.yaml").write_text(f"description: by hand\n{text}{steps}\n")
+    values = merge(read_yaml(CONFIG_DIR / "config.yaml"), {"arms": ["search-r1", "x"]})
+    with pytest.raises(ConfigError) as refusal:
+        StudyPlan.from_values(values, tmp_path / "config")
+    for words in named:
+        assert words in str(refusal.value)
+
+
+def test_only_arms_of_the_agents_own_loop_ask_for_the_figure_over_top_k() -> None:
+    assert "top_k" not in plan({"arms": ["search-r1", "search-o1"]}).figures  # it reads 10 passages, the others 1
+    assert "top_k" in plan({"arms": ["search-r1", "top-k-5"]}).figures

@@ -9,8 +9,13 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 WARM_START = "warm-start"  # the name under which the untrained (warm-started) policy is evaluated beside the arms
 
 SEMANTICS = Literal["paper", "released", "bounded", "search_r1_format", "f1", "research", "otc", "stepsearch"]
-PROMPTS = Literal["short", "search_r1", "parallel", "examples"]
-STRATEGIES = Literal["search", "direct", "chain_of_thought", "rag", "ircot", "iter_retgen"]
+PROMPTS = Literal["short", "search_r1", "parallel", "examples", "r1", "research", "research_system"]
+TAGS = Literal["search_r1", "research"]
+PROMPT_TAGS = {"research": "research", "research_system": "research"} | dict.fromkeys(
+    ("search_r1", "parallel", "examples", "r1"), "search_r1"
+)  # the tags that a prompt explains; `short` explains none
+STRATEGIES = Literal["search", "direct", "chain_of_thought", "rag", "ircot", "iter_retgen", "search_o1", "dag_plan"]
+WITHOUT_SEARCH = ("direct", "chain_of_thought")  # strategies that never search
 CORPUS_SOURCES = Literal["geoworld", "dpr", "wiki18", "flashrag", "qa_contexts", "mediawiki"]
 READERS = Literal[
     "geoworld", "hotpotqa", "2wikimultihopqa", "musique", "bamboogle", "nq", "triviaqa", "popqa", "multihop_rag"
@@ -120,14 +125,37 @@ class AgentConfig(Section):
 
     strategy: STRATEGIES = Field("search", description="search: the agent's loop, the only one that can be trained.")
     prompt: PROMPTS = Field("short", description="Prompt template of the agent's loop.")
+    tags: TAGS = Field("search_r1", description="Tags of the agent's loop; research: ReSearch's, its answer in a box.")
     top_k: int = Field(1, ge=1, description="Passages retrieved for each sub-query.")
-    max_search_turns: int = Field(4, ge=1, description="Search turns; one more generation may give the answer.")
+    max_search_turns: int = Field(
+        4, ge=0, description="Search turns; one more generation may give the answer. 0: a search is an invalid action."
+    )
     max_sub_queries: int = Field(4, ge=1, description="Sub-queries searched in one turn; further ones are dropped.")
     max_generation_tokens: int = Field(64, ge=4, description="Tokens of one generation.")
     max_sub_query_result_tokens: int = Field(96, ge=8, description="Tokens shown for each sub-query's passages.")
     max_prompt_tokens: int = Field(96, ge=8, description="Tokens of the prompt.")
     max_response_tokens: int = Field(512, ge=16, description="Tokens of an episode after the prompt.")
     on_invalid: Literal["stop", "retry"] = Field("stop", description="What an invalid generation leads to.")
+    max_single_hop_search_turns: int = Field(
+        5, ge=1, description="Search turns on questions of structure single (search_o1)."
+    )
+    max_reasoning_turns: int = Field(15, ge=1, description="Generations of the reasoning model (search_o1).")
+    max_document_chars: int = Field(3000, ge=100, description="Characters read of each passage (search_o1).")
+    max_plan_questions: int = Field(8, ge=1, description="Sub-questions of a plan (dag_plan).")
+
+    @model_validator(mode="after")
+    def _parts_fit(self) -> AgentConfig:
+        explained = PROMPT_TAGS.get(self.prompt, self.tags)
+        if self.strategy == "search" and explained != self.tags:
+            raise ValueError(
+                f"agent.prompt '{self.prompt}' explains the tags '{explained}', but agent.tags is '{self.tags}';"
+                f" set agent.tags to '{explained}' or choose another prompt."
+            )
+        if not self.max_search_turns and self.strategy not in ("search", *WITHOUT_SEARCH):
+            raise ValueError(
+                f"agent.max_search_turns is 0, but agent.strategy '{self.strategy}' searches; set it to 1 or more."
+            )
+        return self
 
 
 class PolicyConfig(Section):
@@ -285,9 +313,20 @@ class ArmConfig(Section):
     agent: AgentConfig
     reward: RewardConfig
     training: TrainingConfig
+    policy_of: str | None = Field(None, description="Arm whose trained policy answers; none: its own, or the initial.")
 
     @model_validator(mode="after")
     def _is_trainable(self) -> ArmConfig:
+        if self.policy_of and self.training.steps:
+            raise ValueError(
+                f"policy_of is '{self.policy_of}', so this arm is answered by that arm's policy; set training.steps to"
+                f" 0 (it is {self.training.steps})."
+            )
+        if self.reward.semantics in ("released", "stepsearch") and self.agent.tags != "search_r1":
+            raise ValueError(
+                f"reward.semantics is '{self.reward.semantics}', which reads Search-R1's tags, but agent.tags is '{self.agent.tags}';"
+                " choose other semantics or agent.tags 'search_r1'."
+            )
         if self.training.steps and self.agent.strategy != "search":
             raise ValueError(
                 f"agent.strategy is '{self.agent.strategy}', which has nothing to train; set training.steps to 0."

@@ -75,7 +75,12 @@ def validate_study(values: dict[str, Any], config_dir: Path = CONFIG_DIR) -> Stu
     """A merged mapping as a StudyConfig; also validates every arm it names."""
     study = validated(StudyConfig, values, "configuration")
     for name in study.arms:
-        load_arm(study, name, config_dir)
+        source = load_arm(study, name, config_dir).policy_of
+        if source and source not in study.arms:
+            raise ConfigError(
+                f"configuration: arm {name} is answered by the policy_of '{source}', which is not among arms:"
+                f" {', '.join(study.arms)}; add it."
+            )
     if study.baseline not in study.arms:
         raise ConfigError(
             f"configuration: baseline is '{study.baseline}', which is not among arms: {', '.join(study.arms)}."
@@ -109,12 +114,30 @@ def arm_names(config_dir: Path = CONFIG_DIR) -> list[str]:
 def load_arm(study: StudyConfig, name: str, config_dir: Path = CONFIG_DIR) -> ArmConfig:
     """The overlay config/arms/{name}.yaml merged over the study's agent, reward and training sections.
 
-    What the study says in arm_overrides of this arm alone is merged over that.
+    What the study says in arm_overrides of this arm alone is merged over that. A `policy_of` that names no arm which is trained itself is a ConfigError.
     """
+    arm = _merged_arm(study, name, "arms", config_dir)
+    if arm.policy_of:
+        key = f"policy_of of arm {name}"
+        source = _merged_arm(study, arm.policy_of, key, config_dir)
+        if source.policy_of:
+            raise ConfigError(
+                f"{key} is '{arm.policy_of}', which is itself answered by the policy of '{source.policy_of}'; name the"
+                " arm that is trained."
+            )
+        if not source.training.steps:
+            raise ConfigError(
+                f"{key} is '{arm.policy_of}', which is not trained (its training.steps is 0); name an arm that is"
+                " trained, or leave policy_of out to take the initial policy."
+            )
+    return arm
+
+
+def _merged_arm(study: StudyConfig, name: str, key: str, config_dir: Path) -> ArmConfig:
     path = config_dir / "arms" / f"{name}.yaml"
     if name not in arm_names(config_dir):
         raise ConfigError(
-            f"arms has '{name}', which has no overlay {path}; known arms: {', '.join(arm_names(config_dir))}."
+            f"{key} has '{name}', which has no overlay {path}; known arms: {', '.join(arm_names(config_dir))}."
         )
     base = {key: getattr(study, key).model_dump() for key in ("agent", "reward", "training")}
     values, where = merge(base, {"name": name, **read_yaml(path)}), f"arm {name} ({path})"

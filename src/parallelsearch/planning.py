@@ -199,7 +199,8 @@ class StudyPlan(SettingsSlices):
     def figures(self) -> list[str]:
         """Names of the study's figures; two are of trained arms, one of arms with different numbers of passages."""
         of_episodes = ["by_structure", "turn_distribution", "response_length", "pareto", "critical_path", "confusion"]
-        if len({self.arm(name).agent.top_k for name in self.study.arms}) > 1:
+        agents = [self.arm(name).agent for name in self.study.arms]
+        if len({agent.top_k for agent in agents if agent.strategy == "search"}) > 1:
             of_episodes.append("top_k")
         return [*of_episodes, *(("training_curves", "ablation_grid") if self.trained_arms else ())]
 
@@ -214,15 +215,20 @@ class StudyPlan(SettingsSlices):
 
     def policy(self, name: str, seed: int | str) -> str:
         """The policy that is evaluated under `name`: a folder, or a published model's name."""
-        if name == WARM_START or not self.arm(name).training.steps:
-            return self.initial_policy(seed)
-        return str(self.results.train(name, seed))
+        trained = self.trained_as(name)
+        return str(self.results.train(trained, seed)) if trained else self.initial_policy(seed)
 
     def policy_marker(self, name: str, seed: int | str) -> list[Path]:
         """The file that exists when that policy is complete; none for a published model. ConfigError: unknown arm."""
-        if name == WARM_START or not self.arm(name).training.steps:
-            return self.initial_marker(seed)
-        return [self.results.train(name, seed) / "done.json"]
+        trained = self.trained_as(name)
+        return [self.results.train(trained, seed) / "done.json"] if trained else self.initial_marker(seed)
+
+    def trained_as(self, name: str) -> str | None:
+        """The arm in whose training the policy evaluated under `name` was made; None for the initial policy."""
+        if name == WARM_START:
+            return None
+        arm = self.arm(name)
+        return arm.policy_of or (name if arm.training.steps else None)
 
     def initial_marker(self, seed: int | str) -> list[Path]:
         """What training waits for: the warm start, a packaged model, or nothing for a model of the hub."""

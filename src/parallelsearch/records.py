@@ -18,11 +18,15 @@ class Structure(StrEnum):
 
 
 class Action(StrEnum):
-    """What the model asked for at the end of one generation."""
+    """What the model asked for at the end of one generation.
+
+    A step is a generation that a strategy asked for on its way to the answer: a plan, notes, a sub-question's answer.
+    """
 
     SEARCH = "search"
     ANSWER = "answer"
     INVALID = "invalid"
+    STEP = "step"
 
 
 class StopReason(StrEnum):

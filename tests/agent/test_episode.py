@@ -290,3 +290,16 @@ def test_a_real_model_and_many_episodes_at_once(model, tokenizer, real_passages)
         expected = log_probs.gather(1, whole[0, 1:, None])[len(rollout.prompt_ids) - 1 :, 0]
         mask = torch.tensor(rollout.trains_on, dtype=torch.bool)
         assert torch.allclose(torch.tensor(rollout.log_probs)[mask], expected[mask], atol=1e-4)
+
+
+@pytest.mark.parametrize("on_invalid", ["stop", "retry"])
+def test_without_search_turns_a_search_is_an_invalid_action(tokenizer, retriever, on_invalid):
+    without = settings(max_search_turns=0, prompt="r1", on_invalid=on_invalid)
+    engine = ScriptedEngine(tokenizer, [SEARCH_BOTH, ANSWER])
+    episode = run(engine, retriever, without).episode
+    assert (episode.llm_calls, episode.searches, retriever.calls) == (1, 0, [])
+    assert (episode.stop_reason, episode.answer, episode.well_formed) == (StopReason.INVALID_ACTION, None, False)
+    assert (episode.turns[0].action, episode.turns[0].sub_queries, episode.decomposed) == (Action.INVALID, (), False)
+    episode = run(ScriptedEngine(tokenizer, [ANSWER]), retriever, without).episode
+    assert (episode.answer, episode.llm_calls, episode.well_formed) == ("Oslo", 1, True)
+    assert "search" not in episode.prompt and "<think>" in episode.prompt

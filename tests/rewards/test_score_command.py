@@ -55,6 +55,18 @@ def test_every_output_field(tmp_path, semantics, count, total):
     ]
 
 
+def test_transcripts_in_the_tags_of_research(tmp_path):
+    boxed = RIGHT.replace("information>", "result>").replace(" Oslo. <", r" It is \boxed{Oslo}. <")
+    [found] = scores(tmp_path, {**ROW, "transcript": boxed}, options=["--tags", "research"])
+    assert (found["answer"], found["em"], found["searches"], found["well_formed"]) == ("Oslo", 1.0, 1, True)
+    [found] = scores(tmp_path, {**ROW, "transcript": boxed})
+    assert (found["em"], found["well_formed"]) == (0.0, False)
+    with pytest.raises(ConfigError, match=r"reads Search-R1's tags, but agent.tags is 'research'"):
+        scores(tmp_path, ROW, options=["--tags", "research", "--semantics", "released"])
+    with pytest.raises(ConfigError, match=r"'tags' is 'none'.*'search_r1' or 'research'"):
+        scores(tmp_path, ROW, options=["--tags", "none"])
+
+
 def test_rows_keep_their_order_and_blank_lines_are_skipped(tmp_path):
     rows = [{**ROW, "transcript": RIGHT.replace("Oslo. ", name)} for name in ("Oslo", "Bergen", "Lima")]
     found = scores(tmp_path, rows[0], "", rows[1], rows[2])

@@ -125,3 +125,26 @@ def test_a_reading_exercise_trains_what_follows_its_observation_and_never_the_se
         trained = tokenizer.decode([label for label in labels if label != IGNORED])
         assert trained == f"<think> {facts[0]} and {facts[1]}.</think>\n<answer> {exercise.draft.answer}</answer>"
         assert tokenizer.decode(ids).count("Results for") == 2
+
+
+def test_demonstrations_in_the_tags_of_research_are_the_same_with_boxed_answers(train_world: World) -> None:
+    from parallelsearch.agent.tags import RESEARCH
+
+    pairs = zip(
+        demonstrations(train_world, PARALLEL_SHARE, 2, random.Random(1)),
+        demonstrations(train_world, PARALLEL_SHARE, 2, random.Random(1), tags=RESEARCH),
+        strict=True,
+    )
+    for plain, other in islice(pairs, 100):
+        text = "".join(segment.text for segment in other.segments)
+        question = Question("q", "geoworld", "train", other.draft.text, (), other.draft.type, Structure.OTHER)
+        episode = parse_transcript(question, text, RESEARCH)
+        assert episode.answer == other.draft.answer and episode.well_formed
+        assert text.replace("result>", "information>").replace(f"\\boxed{{{episode.answer}}}", episode.answer) == (
+            "".join(segment.text for segment in plain.segments)
+        )
+    exercise = next(comparing_exercises(train_world, random.Random(4), RESEARCH))
+    assert exercise.segments[1].text == f" \\boxed{{{exercise.draft.answer}}}</answer>"
+    tokenizer = train_tokenizer([segment.text for segment in exercise.segments], 400, RESEARCH.tokens)
+    assert all(len(tokenizer.encode(tag)) == 1 for tag in RESEARCH.tokens)
+    assert len(tokenizer.encode("<information>")) > 1

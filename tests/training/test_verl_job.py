@@ -32,6 +32,11 @@ def test_a_row_of_the_data_file_holds_the_whole_question_and_the_prompt(tmp_path
     assert row["extra_info"]["index"] == 1
     assert row["prompt"][0]["content"] == "Question: Who?\n"
     assert row["agent_name"] == "parallelsearch"
+    research = arm.agent.model_copy(update={"prompt": "research_system", "tags": "research"})
+    write_data(tmp_path / "research.parquet", arm.model_copy(update={"agent": research}), [question])
+    system, user = pd.read_parquet(tmp_path / "research.parquet").iloc[0]["prompt"]
+    assert (system["role"], user["role"], user["content"]) == ("system", "user", "Who?")
+    assert "</result>" in system["content"]
 
 
 @pytest.fixture

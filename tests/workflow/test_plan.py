@@ -77,6 +77,17 @@ def test_an_ablation_cell_that_the_study_does_not_list_can_be_a_target(checkout:
     assert plan.counts["train"] == 1
 
 
+def test_an_arm_with_the_policy_of_another_waits_for_its_training_and_trains_nothing_itself(checkout: Checkout) -> None:
+    plan = checkout.plan(EPISODES.replace("parallelsearch", "search-r1-parallel-prompt"))
+    assert {job for job in plan.jobs if job.split()[0] in ("train", "evaluate")} == {
+        "train search-r1-original-prompt 0",
+        "evaluate search-r1-parallel-prompt 0",
+    }
+    [command] = [line for line in plan.output.splitlines() if "parallelsearch evaluate" in line]
+    assert "--policy results/train/search-r1-original-prompt/seed0 " in command
+    assert '"prompt":"parallel"' in command
+
+
 def test_an_unknown_arm_as_a_target_is_refused_with_the_known_ones(checkout: Checkout) -> None:
     done = checkout.snakemake("-n", EPISODES.replace("parallelsearch", "paralelsearch"))
     assert done.returncode != 0
@@ -169,7 +180,7 @@ def test_the_slurm_profile_plans_the_papers_study_with_its_gpus_and_without_any_
     assert "Config file(s): ['config/paper.yaml']" in plan.output or "config/paper.yaml" in plan.output
     assert plan.counts["train"] == 9
     assert plan.counts["embed"] == 33  # 32 shards of wiki-18, one of MultiHop-RAG
-    assert plan.counts["evaluate"] == 9 * 8
+    assert plan.counts["evaluate"] == 17 * 8  # 9 trained arms, one with the policy of another, 7 untrained ones
     assert plan.counts["download"] == 12
     assert plan.output.count("seed 0 (GPUs: 8)") == 9
     assert "warm_start" not in plan.counts

@@ -24,7 +24,7 @@ FILES = {
     "hotpotqa_official_100.json.gz": "hotpot_dev_distractor_v1.json.gz",
     "2wikimultihopqa_official_200.json.gz": "2wikimultihopqa_dev.json.gz",
 }
-ARMS = ["direct", "rag", "ircot"]
+ARMS = ["direct", "rag", "ircot", "search-o1", "dag-plan"]
 
 
 @pytest.fixture(scope="module")
@@ -64,12 +64,17 @@ def test_the_model_out_of_the_package_knows_what_it_was_trained_on(study: Checko
 
 
 def test_every_strategy_answered_every_question_with_its_own_calls(study: Checkout) -> None:
-    direct, rag, ircot = (episodes(study, arm, "hotpotqa") for arm in ARMS)
-    assert len(direct) == len(rag) == len(ircot) == QUESTIONS
+    answered = [episodes(study, arm, "hotpotqa") for arm in ARMS]
+    assert [len(found) for found in answered] == [QUESTIONS] * len(ARMS)
+    direct, rag, ircot, search_o1, dag_plan = answered
     assert all((episode.llm_calls, episode.searches) == (1, 0) and episode.answer for episode in direct)
     assert all((episode.llm_calls, episode.searches) == (1, 1) and episode.answer for episode in rag)
     assert all(1 <= episode.llm_calls == episode.searches <= 2 for episode in ircot)
-    assert not any(e.stop_reason.is_infrastructure_failure for e in (*direct, *rag, *ircot))
+    for episode in search_o1:  # each search is read by a call of its own; at most 15 generations of the reasoning model
+        assert episode.searches <= 10 and episode.searches < episode.llm_calls <= 15 + episode.searches
+    for episode in dag_plan:  # the plan, and for a plan that can be carried out its sub-questions and the answer
+        assert episode.llm_calls == 1 if not episode.searches else episode.searches < episode.llm_calls <= 8 + 2
+    assert not any(e.stop_reason.is_infrastructure_failure for found in answered for e in found)
 
 
 def test_the_passages_are_those_of_the_questions_and_often_the_supporting_ones(study: Checkout) -> None:

@@ -16,6 +16,7 @@ from parallelsearch.agent.observation import Observation, render_observation
 from parallelsearch.agent.prompts import prompt_text
 from parallelsearch.agent.protocol import CORRECTION, STOP_STRINGS, ParsedGeneration, is_well_formed, parse_generation
 from parallelsearch.agent.steps import failure_sentence, generate, generation_text, search
+from parallelsearch.agent.tags import TAG_SETS
 from parallelsearch.config import AgentConfig
 from parallelsearch.records import Action, Episode, Question, StopReason, SubQuery, Turn
 
@@ -73,7 +74,8 @@ async def run_episode(
 
     A failure of the engine or the retriever ends the episode with the matching stop_reason and its text in
     Episode.error; it is never raised and never shown to the model. The response never exceeds
-    agent.max_response_tokens: an observation that would not fit ends the episode (token_limit).
+    agent.max_response_tokens: an observation that would not fit ends the episode (token_limit). Where
+    agent.max_search_turns is 0, a search is an invalid action and ends the episode.
     """
     started = time.perf_counter()
     tokenizer = engine.tokenizer
@@ -97,7 +99,7 @@ async def run_episode(
         turns=tuple(turns),
         answer=turns[-1].answer if answered else None,
         stop_reason=stop,
-        well_formed=answered and is_well_formed(turns),
+        well_formed=answered and is_well_formed(turns, TAG_SETS[agent.tags]),
         prompt=prompt,
         prompt_tokens=len(prompt_ids),
         seconds=time.perf_counter() - started,
@@ -117,6 +119,7 @@ async def _run_turns(
     on_turn: Callable[[Turn], None],
 ) -> tuple[StopReason, str]:
     """Appends to `response` and `turns` until the episode ends; returns why, and the error text of a failure."""
+    tags = TAG_SETS[agent.tags]
     while True:
         budget = min(agent.max_generation_tokens, response.room)
         if budget < 1:
@@ -129,7 +132,9 @@ async def _run_turns(
             return StopReason.ENGINE_ERROR, failure_sentence(failure)
         response.add_generation(generation)
         text = generation_text(generation, engine.tokenizer)
-        parsed = parse_generation(text)
+        parsed = parse_generation(text, tags)
+        if parsed.action is Action.SEARCH and not agent.max_search_turns:
+            parsed = replace(parsed, action=Action.INVALID, sub_queries=())
         turn = Turn(
             text=text,
             action=parsed.action,
@@ -150,7 +155,7 @@ async def _run_turns(
             except Exception as failure:
                 return StopReason.RETRIEVER_ERROR, failure_sentence(failure)
             turns[-1] = replace(turn, sub_queries=found, search_seconds=seconds)
-            observation = render_observation(found, agent.max_sub_query_result_tokens, engine.tokenizer)
+            observation = render_observation(found, agent.max_sub_query_result_tokens, engine.tokenizer, tags)
         else:
             observation = Observation(CORRECTION, engine.tokenizer.encode(CORRECTION, add_special_tokens=False), ())
         if len(observation.token_ids) > response.room:
@@ -177,7 +182,7 @@ def _stop_after(
     if parsed.action is Action.INVALID:
         if generation.finish_reason == "length" and budget < agent.max_generation_tokens:
             return StopReason.TOKEN_LIMIT
-        if agent.on_invalid == "stop":
+        if agent.on_invalid == "stop" or not agent.max_search_turns:
             return StopReason.INVALID_ACTION
     # Corrected turns count: an episode has at most max_search_turns + 1 generations.
     return StopReason.TURN_LIMIT if len(turns) > agent.max_search_turns else None

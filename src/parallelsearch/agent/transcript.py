@@ -22,6 +22,7 @@ from parallelsearch.agent.protocol import (
     parse_generation,
     scan_blocks,
 )
+from parallelsearch.agent.tags import SEARCH_R1, Tags
 from parallelsearch.records import Action, Episode, Question, StopReason, SubQuery, Turn
 
 _CORRECTIONS = re.compile(
@@ -33,15 +34,15 @@ _CORRECTIONS = re.compile(
 )
 
 
-def parse_transcript(question: Question, transcript: str) -> Episode:
+def parse_transcript(question: Question, transcript: str, tags: Tags = SEARCH_R1) -> Episode:
     """`transcript` as an Episode: turns, answer, well-formedness; token counts and times are 0, hits are not read.
 
     stop_reason is `answered` for exactly one answer block that ends the transcript, `turn_limit` for a transcript that
     ends with a search, `invalid_action` for all others. The turns' texts and observations add up to the transcript.
     """
-    turns = tuple(_turn(text, observation) for text, observation in _pieces(transcript))
+    turns = tuple(_turn(text, observation, tags) for text, observation in _pieces(transcript, tags))
     last = turns[-1] if turns else None
-    answers = sum(block.kind == "answer" for turn in turns for block in scan_blocks(turn.text))
+    answers = sum(block.kind == "answer" for turn in turns for block in scan_blocks(turn.text, tags))
     if last is not None and last.action is Action.ANSWER and answers == 1:
         stop = StopReason.ANSWERED
     elif last is not None and last.action is Action.SEARCH:
@@ -54,12 +55,12 @@ def parse_transcript(question: Question, transcript: str) -> Episode:
         turns=turns,
         answer=last.answer if last is not None and answered else None,
         stop_reason=stop,
-        well_formed=answered and is_well_formed(turns),
+        well_formed=answered and is_well_formed(turns, tags),
     )
 
 
-def _turn(text: str, observation: str) -> Turn:
-    parsed = parse_generation(text)
+def _turn(text: str, observation: str, tags: Tags) -> Turn:
+    parsed = parse_generation(text, tags)
     return Turn(
         text=text,
         action=parsed.action,
@@ -69,22 +70,22 @@ def _turn(text: str, observation: str) -> Turn:
     )
 
 
-def _pieces(transcript: str) -> Iterator[tuple[str, str]]:
+def _pieces(transcript: str, tags: Tags) -> Iterator[tuple[str, str]]:
     """Pairs of a generation and the observation behind it, which together are the transcript."""
     start = 0
     for correction in _CORRECTIONS.finditer(transcript):
-        yield from _searches(transcript[start : correction.start()], correction.group())
+        yield from _searches(transcript[start : correction.start()], correction.group(), tags)
         start = correction.end()
     if start < len(transcript):
-        yield from _searches(transcript[start:], "")
+        yield from _searches(transcript[start:], "", tags)
 
 
-def _searches(text: str, correction: str) -> Iterator[tuple[str, str]]:
+def _searches(text: str, correction: str, tags: Tags) -> Iterator[tuple[str, str]]:
     """The turns of a text without corrections, `correction` behind the last one."""
     start = 0
     previous: Block | None = None
-    for block in scan_blocks(text):
-        if block.kind == "information" and previous is not None and text.startswith("<search>", previous.start):
+    for block in scan_blocks(text, tags):
+        if block.kind == tags.passages and previous is not None and text.startswith("<search>", previous.start):
             end = block.end + len(text[block.end :]) - len(text[block.end :].lstrip())
             yield text[start : previous.end], text[previous.end : end]
             start = end

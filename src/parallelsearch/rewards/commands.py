@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any, get_args
 
 import typer
 
-from parallelsearch.config import SEMANTICS, RewardConfig
+from parallelsearch.agent.tags import SEARCH_R1, TAG_SETS, Tags
+from parallelsearch.config import SEMANTICS, AgentConfig, ArmConfig, RewardConfig, TrainingConfig
 from parallelsearch.config_files import from_json, validated
 from parallelsearch.errors import ConfigError, DataError
 from parallelsearch.records import Action, Question, Structure
@@ -28,6 +29,7 @@ def score(
         str | None, typer.Option(help=f"{', '.join(get_args(SEMANTICS))} (default: that of --settings).")
     ] = None,
     settings: Annotated[str, typer.Option(help="Settings of the section reward, as JSON.")] = "{}",
+    tags: Annotated[str, typer.Option(help="Tags of the transcripts: search_r1 or research.")] = "search_r1",
 ) -> None:
     """Score transcripts.
 
@@ -46,18 +48,20 @@ def score(
             "score: the semantics stepsearch rewards what each search retrieved, and a transcript holds only what was"
             " shown of it; set stepsearch.information_gain and stepsearch.redundancy_penalty to false in --settings."
         )
-    for scores in [score_row(row, weights) for row in read_rows(file)]:
+    agent = validated(AgentConfig, {"tags": tags}, "score")
+    validated(ArmConfig, {"name": "score", "agent": agent, "reward": weights, "training": TrainingConfig()}, "score")
+    for scores in [score_row(row, weights, TAG_SETS[agent.tags]) for row in read_rows(file)]:
         typer.echo(json.dumps(scores))
 
 
-def score_row(row: Row, weights: RewardConfig) -> dict[str, Any]:
+def score_row(row: Row, weights: RewardConfig, tags: Tags = SEARCH_R1) -> dict[str, Any]:
     """The scores of one transcript. A field that is missing or of the wrong kind is a DataError with file and line."""
     from parallelsearch.agent.transcript import parse_transcript
     from parallelsearch.answers import exact_match, f1_score
     from parallelsearch.rewards.compose import score as reward
 
     question = _question(row)
-    episode = parse_transcript(question, _transcript(row))
+    episode = parse_transcript(question, _transcript(row), tags)
     return {
         "em": exact_match(episode.answer, question.golden_answers),
         "f1": f1_score(episode.answer, question.golden_answers),

@@ -10,11 +10,13 @@ from parallelsearch.agent.episode import run_episode
 from parallelsearch.config import AgentConfig
 from parallelsearch.records import Episode, Question, Turn
 from parallelsearch.strategies.chain_of_thought import chain_of_thought
+from parallelsearch.strategies.dag_plan import dag_plan
 from parallelsearch.strategies.direct import direct
 from parallelsearch.strategies.ircot import ircot
 from parallelsearch.strategies.iter_retgen import iter_retgen
 from parallelsearch.strategies.prompted import PromptedEpisode, run_prompted
 from parallelsearch.strategies.rag import rag
+from parallelsearch.strategies.search_o1 import search_o1
 
 if TYPE_CHECKING:
     from parallelsearch.retrieval.retriever import Retriever
@@ -26,6 +28,8 @@ PROMPTED: dict[str, Callable[[PromptedEpisode], Awaitable[str | None]]] = {
     "rag": rag,
     "ircot": ircot,
     "iter_retgen": iter_retgen,
+    "search_o1": search_o1,
+    "dag_plan": dag_plan,
 }
 
 

@@ -18,6 +18,7 @@ from itertools import count, islice
 from typing import TYPE_CHECKING
 
 from parallelsearch.agent.prompts import prompt_token_ids
+from parallelsearch.agent.tags import TAG_SETS
 from parallelsearch.config import AgentConfig, WarmStartConfig
 from parallelsearch.geoworld.facts import World
 from parallelsearch.geoworld.questions import TYPE_SHARES
@@ -55,14 +56,16 @@ def batches(
     world: World, agent: AgentConfig, config: WarmStartConfig, tokenizer: PreTrainedTokenizerBase, seed: int, first: int
 ) -> Iterator[list[Padded]]:
     """The batches of steps `first`, `first` + 1, ...; each is a list of passes, the largest first."""
+    top_k, tags = agent.top_k, TAG_SETS[agent.tags]
     for step in count(first):
         single = step <= SINGLE_SHARE * config.steps
         rng = random.Random(f"{seed}/demonstrations/{step}")
         types = {"single": 1.0} if single else TYPE_SHARES
-        batch = list(islice(demonstrations(world, config.parallel_share, agent.top_k, rng, types), config.batch_size))
-        batch += islice(comparing_exercises(world, rng), round(COMPARING_EXERCISES * config.batch_size))
+        shown = demonstrations(world, config.parallel_share, top_k, rng, types, tags)
+        batch = list(islice(shown, config.batch_size))
+        batch += islice(comparing_exercises(world, rng, tags), round(COMPARING_EXERCISES * config.batch_size))
         if not single:
-            batch += islice(reading_exercises(world, agent.top_k, rng), _reading_exercises(config))
+            batch += islice(reading_exercises(world, top_k, rng, tags), _reading_exercises(config))
         rows = sorted(token_rows(batch, agent, tokenizer), key=lambda row: len(row[0]))
         passes = [_padded(part, tokenizer.pad_token_id) for part in _passes(rows)]
         yield sorted(passes, key=lambda part: -part.ids.numel())

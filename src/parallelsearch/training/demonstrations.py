@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from parallelsearch.agent.protocol import render_hit, render_information
+from parallelsearch.agent.tags import SEARCH_R1, Tags
 from parallelsearch.geoworld.facts import World
 from parallelsearch.geoworld.fiction import Fiction
 from parallelsearch.geoworld.passages import city_text, country_text
@@ -41,6 +42,7 @@ def demonstrations(
     top_k: int,
     rng: random.Random,
     type_shares: Mapping[str, float] = TYPE_SHARES,
+    tags: Tags = SEARCH_R1,
 ) -> Iterator[Demonstration]:
     """Endless demonstrations over fictional worlds in the likeness of `real`, question types in `type_shares`.
 
@@ -56,21 +58,21 @@ def demonstrations(
             if draft is None:  # all its countries may lie on one continent, say
                 break
             parallel = rng.random() < parallel_share and any(len(level) > 1 for level in draft.levels)
-            yield Demonstration(draft, parallel, segments(draft, world, parallel, top_k, rng))
+            yield Demonstration(draft, parallel, segments(draft, world, parallel, top_k, rng, tags))
 
 
-def comparing_exercises(real: World, rng: random.Random) -> Iterator[Demonstration]:
+def comparing_exercises(real: World, rng: random.Random, tags: Tags = SEARCH_R1) -> Iterator[Demonstration]:
     """Endless last steps of comparisons: the facts are given, and only the answer that follows from them is trained."""
     for draft, _ in _comparisons(real, rng):
         facts = _sentence([look_up.fact for look_up in draft.levels[-1]])
         given = Segment(f"<think> {facts}</think>\n<answer>", False)
-        yield Demonstration(draft, False, (given, Segment(f" {draft.answer}</answer>", True)))
+        yield Demonstration(draft, False, (given, Segment(f" {tags.written_answer(draft.answer)}</answer>", True)))
 
 
-def reading_exercises(real: World, top_k: int, rng: random.Random) -> Iterator[Demonstration]:
+def reading_exercises(real: World, top_k: int, rng: random.Random, tags: Tags = SEARCH_R1) -> Iterator[Demonstration]:
     """Endless comparisons whose search is given: only what follows from two passages in one observation is trained."""
     for draft, world in _comparisons(real, rng):
-        *given, last = segments(draft, world, True, top_k, rng)
+        *given, last = segments(draft, world, True, top_k, rng, tags)
         yield Demonstration(draft, True, (*(Segment(piece.text, False) for piece in given), last))
 
 
@@ -83,7 +85,9 @@ def _comparisons(real: World, rng: random.Random) -> Iterator[tuple[Draft, World
                 yield draft, world
 
 
-def segments(draft: Draft, world: World, parallel: bool, top_k: int, rng: random.Random) -> tuple[Segment, ...]:
+def segments(
+    draft: Draft, world: World, parallel: bool, top_k: int, rng: random.Random, tags: Tags = SEARCH_R1
+) -> tuple[Segment, ...]:
     """The pieces of one demonstration: a level's look-ups in one search (`parallel`) or one search each.
 
     A thought notes the facts found on the current level and how many look-ups come next, nothing else: every name it
@@ -97,11 +101,12 @@ def segments(draft: Draft, world: World, parallel: bool, top_k: int, rng: random
             thought = " ".join(filter(None, (known, _sentence(facts), _NEXT[len(step)])))
             query = " ## ".join(look_up.title for look_up in step)
             pieces.append(Segment(f"<think> {thought}</think>\n<search> {query}</search>", True))
-            results = [(look_up.title, _rendered_hits(look_up.title, world, top_k, rng)) for look_up in step]
-            pieces.append(Segment(render_information(results), False))
+            results = [(look_up.title, _rendered_hits(look_up.title, world, top_k, rng, tags)) for look_up in step]
+            pieces.append(Segment(render_information(results, tags), False))
             facts += [look_up.fact for look_up in step]
         known = _sentence(facts)
-    pieces.append(Segment(f"<think> {known}</think>\n<answer> {draft.answer}</answer>", True))
+    answer = tags.written_answer(draft.answer)
+    pieces.append(Segment(f"<think> {known}</think>\n<answer> {answer}</answer>", True))
     return tuple(pieces)
 
 
@@ -109,12 +114,12 @@ def _sentence(facts: list[str]) -> str:
     return f"{' and '.join(facts)}." if facts else ""
 
 
-def _rendered_hits(title: str, world: World, top_k: int, rng: random.Random) -> str:
+def _rendered_hits(title: str, world: World, top_k: int, rng: random.Random, tags: Tags) -> str:
     kin = world.countries if title in world.countries else world.cities
     others = rng.sample([name for name in kin if name != title], min(top_k - 1, len(kin) - 1))
     names = [title, *others] if rng.random() < GOLD_RANK_ONE or not others else [others[0], title, *others[1:]]
     hits = (Hit(Passage(0, name, _text(name, world)), 0.0) for name in names)
-    return "".join(render_hit(rank, hit) for rank, hit in enumerate(hits, 1))
+    return "".join(render_hit(rank, hit, tags) for rank, hit in enumerate(hits, 1))
 
 
 def _text(name: str, world: World) -> str:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from parallelsearch.agent.tags import SEARCH_R1
 from parallelsearch.config import PolicyConfig
 from parallelsearch.errors import TrainingError
 
@@ -13,7 +14,7 @@ if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase, Qwen2ForCausalLM
 
 CONTROL_TOKENS = ("<|endoftext|>", "<|im_start|>", "<|im_end|>")
-TAG_TOKENS = tuple(f"<{slash}{tag}>" for tag in ("think", "search", "information", "answer") for slash in ("", "/"))
+TAG_TOKENS = SEARCH_R1.tokens
 CHAT_TEMPLATE = (
     "{% for message in messages %}<|im_start|>{{ message['role'] }}\n{{ message['content'] }}<|im_end|>\n{% endfor %}"
     "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
@@ -21,8 +22,8 @@ CHAT_TEMPLATE = (
 MAX_POSITIONS = 2048
 
 
-def train_tokenizer(texts: Iterable[str], vocabulary: int) -> PreTrainedTokenizerBase:
-    """A byte-level BPE of `vocabulary` tokens in Qwen2's own layout (single digits, NFC), each tag one token.
+def train_tokenizer(texts: Iterable[str], vocabulary: int, tags: Sequence[str] = TAG_TOKENS) -> PreTrainedTokenizerBase:
+    """A byte-level BPE of `vocabulary` tokens in Qwen2's own layout (single digits, NFC), each of `tags` one token.
 
     Qwen2's layout is kept because Transformers rebuilds the tokenizer of every Qwen2 model in it when it is loaded.
     """
@@ -38,7 +39,7 @@ def train_tokenizer(texts: Iterable[str], vocabulary: int) -> PreTrainedTokenize
             pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
         ]
     )
-    room = vocabulary - len(CONTROL_TOKENS) - len(TAG_TOKENS)
+    room = vocabulary - len(CONTROL_TOKENS) - len(tags)
     trainer = trainers.BpeTrainer(
         vocab_size=room, initial_alphabet=pre_tokenizers.ByteLevel.alphabet(), show_progress=False
     )
@@ -52,7 +53,7 @@ def train_tokenizer(texts: Iterable[str], vocabulary: int) -> PreTrainedTokenize
         additional_special_tokens=["<|im_start|>", "<|im_end|>"],
         model_max_length=MAX_POSITIONS,
     )
-    tokenizer.add_tokens(list(TAG_TOKENS))
+    tokenizer.add_tokens(list(tags))
     tokenizer.chat_template = CHAT_TEMPLATE
     return tokenizer
 

@@ -21,7 +21,7 @@ from typing import Any
 
 import yaml
 
-from parallelsearch.agent.prompts import user_message
+from parallelsearch.agent.prompts import messages
 from parallelsearch.config import ArmConfig
 from parallelsearch.corpus.gold_paragraphs import gold_paragraphs
 from parallelsearch.errors import DataError, TrainingError
@@ -106,7 +106,7 @@ def write_data(path: Path, arm: ArmConfig, questions: Sequence[Question], gold: 
     rows = [
         {
             "data_source": question.dataset,
-            "prompt": [{"role": "user", "content": user_message(arm.agent.prompt, question.text)}],
+            "prompt": messages(arm.agent.prompt, question.text),
             "ability": "search",
             "reward_model": {"style": "rule", "ground_truth": list(question.golden_answers)},
             "extra_info": {

@@ -12,6 +12,7 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from parallelsearch.agent.tags import TAG_SETS
 from parallelsearch.config import AgentConfig, PolicyConfig, WarmStartConfig
 from parallelsearch.files import replacing
 from parallelsearch.geoworld.facts import World
@@ -95,11 +96,12 @@ def _resume(checkpoint: Path, steps: SupervisedSteps) -> int:
 def _tokenizer(
     world: World, agent: AgentConfig, policy: PolicyConfig, config: WarmStartConfig, seed: int
 ) -> PreTrainedTokenizerBase:
-    stream = demonstrations(world, config.parallel_share, agent.top_k, random.Random(f"{seed}/tokenizer"))
+    tags = TAG_SETS[agent.tags]
+    stream = demonstrations(world, config.parallel_share, agent.top_k, random.Random(f"{seed}/tokenizer"), tags=tags)
     texts = ["user\nassistant\n"] * TOKENIZER_DEMONSTRATIONS
     for demonstration in islice(stream, TOKENIZER_DEMONSTRATIONS):
         texts += [f"Question: {demonstration.draft.text}\n", *(segment.text for segment in demonstration.segments)]
-    return train_tokenizer(texts, policy.vocabulary)
+    return train_tokenizer(texts, policy.vocabulary, tags.tokens)
 
 
 def _parallel_share(world: World, agent: AgentConfig, config: WarmStartConfig, seed: int) -> float:
