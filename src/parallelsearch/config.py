@@ -22,6 +22,7 @@ TRAINABLE: dict[str, tuple[str, ...]] = {
     "sft": ("direct",),
     "rejection_sampling": ("search",),
 }
+SUPERVISED = ("sft", "rejection_sampling")  # algorithms without a reward
 INDEX_KINDS = Literal["flat", "flat_fp16", "flat_int8", "ivf_flat", "ivf_pq", "hnsw"]
 
 
