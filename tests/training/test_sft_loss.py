@@ -41,8 +41,8 @@ def job(tmp_path_factory: pytest.TempPathFactory) -> Path:
     loaded = load_arm(STUDY, "sft", CONFIG)
     sizes = {"steps": STEPS, "batch_size": 4, "micro_batch_size": 2, "save_every": 1}
     arm: ArmConfig = loaded.model_copy(update={"training": loaded.training.model_copy(update=sizes)})
-    written = write_token_rows(folder / "train.parquet", ROWS)
-    arguments = sft_overrides(arm, str(folder / "initial"), folder / "train.parquet", folder / "checkpoints", written)
+    write_token_rows(folder / "train.parquet", ROWS)
+    arguments = sft_overrides(arm, str(folder / "initial"), folder / "train.parquet", folder / "checkpoints")
     environment = job_environment(arm, folder / "verl-metrics.jsonl")
     command = [sys.executable, str(PROBE), str(folder / "calls.json"), *arguments]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300)

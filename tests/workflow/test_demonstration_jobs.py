@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from checkout import Checkout
 
+from parallelsearch.answers import exact_match
 from parallelsearch.evaluation.episodes import read_episodes, read_provenance
 
 pytestmark = [pytest.mark.slow, pytest.mark.arms]
@@ -22,8 +23,9 @@ def study(tmp_path_factory: pytest.TempPathFactory) -> Checkout:
     """The smoke study's first stages, and both arms trained for three steps and evaluated."""
     checkout = Checkout(tmp_path_factory.mktemp("demonstrations"))
     checkout.edit("config/smoke.yaml", "training: {steps: 2,", f"training: {{steps: {STEPS},")
+    checkout.edit("config/smoke.yaml", "warm_start: {steps: 200,", "warm_start: {steps: 400,")  # or little is right
     targets = [f"results/eval/{arm}/seed0/geoworld.test/episodes.parquet" for arm in ARMS]
-    done = checkout.snakemake(*targets, *SMOKE, timeout=1500)
+    done = checkout.snakemake(*targets, *SMOKE, timeout=3000)
     logs = {path: path.read_text()[-3000:] for path in (checkout.root / "results" / "logs" / "train").glob("*")}
     assert done.returncode == 0, (done.stdout[-4000:], logs)
     return checkout
@@ -62,6 +64,6 @@ def test_sampled_episodes_are_kept_with_the_run_and_only_right_ones_are_learned_
     counts = metrics_of(study, "rejection-sampling")[-1]
     assert counts["sampled/prompts"] == STEPS * 8 and counts["sampled/episodes"] == STEPS * 8 * 5
     episodes = [e for path in sorted(folder.glob("sampled/*/episodes.parquet")) for e, _ in read_episodes(path)]
-    good = [e for e in episodes if e.well_formed and e.answer and e.answer.strip() == e.question.golden_answers[0]]
+    good = [e for e in episodes if e.well_formed and exact_match(e.answer, e.question.golden_answers)]
     assert len(episodes) == counts["sampled/episodes"]
     assert len(good) == counts["sampled/kept"] == counts["demonstrations"]

@@ -10,6 +10,7 @@ import random
 import sys
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import cycle, islice
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from parallelsearch.config import ArmConfig
 from parallelsearch.errors import TrainingError
 from parallelsearch.records import Question
 from parallelsearch.training.child_process import log_tail, running_child
-from parallelsearch.training.token_rows import TokenRow, answer_rows, write_token_rows
+from parallelsearch.training.token_rows import TokenRow, answer_rows, read_token_rows, write_token_rows
 from parallelsearch.training.training_metrics import TrainingMetrics
 from parallelsearch.training.verl_job import (
     POLL_SECONDS,
@@ -77,12 +78,13 @@ def train_on_rows(
 ) -> dict[str, Any]:
     """Trains `policy` (a folder) on `rows` until arm.training.steps; returns the last metrics, `facts` among them.
 
-    Raises TrainingError, with the end of veRL's log, when the job fails, and ConfigError when veRL refuses a setting.
+    Raises TrainingError without a row or, with the end of veRL's log, when the job fails, and ConfigError when veRL
+    refuses a setting.
     """
     folder, policy, steps = folder.resolve(), str(Path(policy).resolve()), arm.training.steps
     data, checkpoints, log = folder / "data" / "train.parquet", folder / "checkpoints", folder / "verl.log"
-    written = write_token_rows(data, rows)
-    arguments = sft_overrides(arm, policy, data, checkpoints, written)
+    arguments = sft_overrides(arm, policy, data, checkpoints)
+    written = _write_batches(data, rows, arm.training.batch_size)
     metrics = SupervisedMetrics(folder, finished_steps(checkpoints), {"demonstrations": written, **facts})
     if metrics.first_step <= steps:
         command = [*torchrun(arm.training.gpus_per_node), *arguments, *hydra_folder(folder)]
@@ -99,6 +101,20 @@ def train_on_rows(
             )
     export_policy(checkpoints / f"global_step_{steps}" / "huggingface", folder / "policy")
     return metrics.last
+
+
+def _write_batches(path: Path, rows: Iterable[TokenRow], batch_size: int) -> int:
+    """Writes `rows` and returns their number; fewer than a batch are repeated, since veRL takes whole batches only."""
+    written = write_token_rows(path, rows)
+    if not written:
+        raise TrainingError(
+            "There is nothing to learn from: no question has an answer and a prompt within the limits of agent; raise"
+            " agent.max_prompt_tokens or agent.max_generation_tokens."
+        )
+    if written < batch_size:
+        few = [TokenRow(**row) for row in read_token_rows([path]).to_pylist()]
+        write_token_rows(path, islice(cycle(few), batch_size))
+    return written
 
 
 def in_drawn_order(questions: Sequence[Question], seed: int) -> list[Question]:

@@ -22,20 +22,15 @@ BETAS = [0.9, 0.95]
 WEIGHT_DECAY = 0.01
 
 
-def sft_overrides(arm: ArmConfig, policy: str, data: Path, checkpoints: Path, rows: int) -> list[str]:
-    """Hydra overrides of one job over `rows` demonstrations in `data`; all paths absolute.
+def sft_overrides(arm: ArmConfig, policy: str, data: Path, checkpoints: Path) -> list[str]:
+    """Hydra overrides of one job over the token rows in `data`; all paths absolute.
 
-    Raises ConfigError where one batch cannot be filled or shared between the ranks.
+    Raises ConfigError where a batch cannot be shared between passes and ranks, or the job has several nodes.
     """
     training = arm.training
     if training.nodes > 1:
         raise ConfigError(
             f"training.nodes is {training.nodes}, but {training.algorithm} runs on one node; set it to 1."
-        )
-    if rows < training.batch_size:
-        raise ConfigError(
-            f"There are {rows} demonstrations, fewer than training.batch_size = {training.batch_size}; lower it, or"
-            " give more training questions."
         )
     if training.batch_size % training.micro_batch_size:
         raise ConfigError(
