@@ -164,6 +164,13 @@ def test_arms_that_learn_from_demonstrations_are_trained_but_have_no_weights_to_
     assert "ablation_grid" in plan({"arms": ["sft", "search-r1"]}).tables
 
 
+def test_what_only_supervised_training_reads_reaches_no_other_job() -> None:
+    changed = plan({"training": {"sft_learning_rate": 0.5, "rejection_samples": 2}})
+    assert changed.train_settings("search-r1") == plan().train_settings("search-r1")
+    sft = json.loads(changed.train_settings("sft"))["training"]
+    assert sft["sft_learning_rate"] == 0.5 and "rejection_samples" not in sft
+
+
 def test_the_papers_study_answers_every_set_a_second_time_as_published() -> None:
     study = plan(study="paper")
     published = study.published_episodes()

@@ -23,6 +23,12 @@ TRAINABLE: dict[str, tuple[str, ...]] = {
     "rejection_sampling": ("search",),
 }
 SUPERVISED = ("sft", "rejection_sampling")  # algorithms without a reward
+# Keys of the section training that only these algorithms read.
+READ_BY: dict[str, tuple[str, ...]] = {
+    "sft_learning_rate": SUPERVISED,
+    "rejection_samples": ("rejection_sampling",),
+    "rejection_keep": ("rejection_sampling",),
+}
 INDEX_KINDS = Literal["flat", "flat_fp16", "flat_int8", "ivf_flat", "ivf_pq", "hnsw"]
 
 
