@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import json
+import os
+import time
 from pathlib import Path
 
+import psutil
 import pytest
 
 from parallelsearch.config_files import load_arm, load_study
 from parallelsearch.errors import TrainingError
 from parallelsearch.records import Question, Structure
 from parallelsearch.training import sft_job
+from parallelsearch.training.child_process import running_child
 from parallelsearch.training.run_folder import read_metrics
-from parallelsearch.training.sft_job import SupervisedMetrics, in_drawn_order, train_on_rows
+from parallelsearch.training.sft_job import SupervisedMetrics, in_drawn_order, torchrun, train_on_rows
 from parallelsearch.training.token_rows import TokenRow, read_token_rows
 
 CONFIG = Path(__file__).resolve().parents[2] / "config"
@@ -63,3 +67,23 @@ def test_few_rows_are_repeated_until_they_fill_a_batch(tmp_path: Path) -> None:
     assert read_token_rows([tmp_path / "train.parquet"])["input_ids"].to_pylist() == [
         [1, 2], [3, 4, 5], [1, 2], [3, 4, 5], [1, 2],
     ]  # fmt: skip
+
+
+def test_ending_torchrun_ends_its_ranks(tmp_path: Path) -> None:
+    """Each rank is in a session of its own, so it is torchrun that has to end them."""
+    script = tmp_path / "rank.py"
+    script.write_text(
+        "import os, time; from pathlib import Path\n"
+        f"path = Path({str(tmp_path)!r}) / ('rank' + os.environ['RANK'])\n"
+        "path.write_text(str(os.getpid())); time.sleep(300)\n"
+    )
+    ranks = [tmp_path / "rank0", tmp_path / "rank1"]
+    with running_child(torchrun(2, str(script)), tmp_path / "log", os.environ):
+        end = time.monotonic() + 120
+        while not all(rank.exists() and rank.read_text() for rank in ranks):
+            assert time.monotonic() < end, (tmp_path / "log").read_text()
+            time.sleep(0.1)
+        pids = [int(rank.read_text()) for rank in ranks]
+        assert all(psutil.pid_exists(pid) for pid in pids)
+    _, alive = psutil.wait_procs([psutil.Process(pid) for pid in pids if psutil.pid_exists(pid)], timeout=10)
+    assert not alive

@@ -87,7 +87,8 @@ def train_on_rows(
     written = _write_batches(data, rows, arm.training.batch_size)
     metrics = SupervisedMetrics(folder, finished_steps(checkpoints), {"demonstrations": written, **facts})
     if metrics.first_step <= steps:
-        command = [*torchrun(arm.training.gpus_per_node), *arguments, *hydra_folder(folder)]
+        program = ("-m", "parallelsearch.training.verl_sft", *arguments, *hydra_folder(folder))
+        command = torchrun(arm.training.gpus_per_node, *program)
         with running_child(command, log, job_environment(arm, metrics.verl_log)) as process:
             while process.poll() is None:
                 time.sleep(POLL_SECONDS)
@@ -122,7 +123,7 @@ def in_drawn_order(questions: Sequence[Question], seed: int) -> list[Question]:
     return random.Random(f"{seed}/demonstrations").sample(list(questions), len(questions))
 
 
-def torchrun(ranks: int) -> list[str]:
-    """The command that starts veRL's SFT trainer in `ranks` processes of this node."""
+def torchrun(ranks: int, *program: str) -> list[str]:
+    """The command that runs `program` (a script, or -m MODULE) and its arguments in `ranks` processes of this node."""
     launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--local-addr=127.0.0.1"]
-    return [*launcher, f"--nproc-per-node={ranks}", "-m", "parallelsearch.training.verl_sft"]
+    return [*launcher, f"--nproc-per-node={ranks}", *program]

@@ -1,6 +1,6 @@
 """veRL's SFT trainer as it is, with the wall time of each step among its metrics (veRL 0.9.1 logs none).
 
-torchrun starts this module once for each rank, with the Hydra overrides of verl_sft_config.py (see sft_job.torchrun).
+torchrun starts this module once for each rank, with the Hydra overrides of verl_sft_config.py.
 """
 
 from __future__ import annotations
