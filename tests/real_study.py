@@ -141,6 +141,18 @@ def build(root: Path, shared_data: Path, seeds: tuple[int, ...] = (0, 1)) -> Rea
     return RealStudy(results, episode_files, runs)
 
 
+def write_supervised_run(results: Results, arm: str, seed: int, losses: list[float]) -> Path:
+    """A run of an arm that learns from demonstrations: its curve is a loss, there is no reward."""
+    folder, config = results.train(arm, seed), {**load_arm(load_study(), arm).model_dump(mode="json"), "seed": seed}
+    start_run(folder, config)
+    log = MetricsLog(folder / "metrics.jsonl")
+    for step, loss in enumerate(losses, 1):
+        figures = {"gradient_norm": 2.0, "learning_rate": 1e-3, "tokens": 500.0, "demonstrations": 40}
+        log.append({"step": step, "loss": loss, **figures, "seconds": 1.5})
+    finish_run(folder, config, {"policy": "6" * 64}, arm=arm, seed=seed, steps=len(losses), seconds=1.5 * len(losses))
+    return folder
+
+
 def _search(queries: list[tuple[str, list[Passage]]], draw: random.Random) -> Turn:
     text = f"<think>I look it up.</think><search>{' ## '.join(query for query, _ in queries)}</search>"
     sub_queries = tuple(

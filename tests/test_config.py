@@ -119,3 +119,21 @@ def test_the_merged_configuration_is_written_so_that_it_reads_back(tmp_path: Pat
     written = CliRunner().invoke(app, ["write", str(out), "--settings", '{"study":{"seeds":[0]},"arms":{}}'])
     assert written.exit_code == 0
     assert read_yaml(out) == {"study": {"seeds": [0]}, "arms": {}}
+
+
+@pytest.mark.parametrize(
+    ("agent", "algorithm", "named"),
+    [
+        ("search", "sft", "agent.strategy is 'search', but training.algorithm 'sft' trains direct"),
+        ("direct", "ppo", "agent.strategy is 'direct', but training.algorithm 'ppo' trains search"),
+        ("rag", "rejection_sampling", "agent.strategy is 'rag', but training.algorithm 'rejection_sampling' trains"),
+    ],
+)
+def test_an_algorithm_trains_only_its_own_strategies(agent: str, algorithm: str, named: str, tmp_path: Path) -> None:
+    (tmp_path / "arms").mkdir()
+    overlay = f"agent: {{strategy: {agent}}}\ntraining: {{algorithm: {algorithm}, steps: 1}}\n"
+    (tmp_path / "arms" / "odd.yaml").write_text(overlay)
+    with pytest.raises(ConfigError, match=named):
+        load_arm(load_study(config_dir=CONFIG), "odd", tmp_path)
+    (tmp_path / "arms" / "odd.yaml").write_text(overlay.replace("steps: 1", "steps: 0"))
+    assert load_arm(load_study(config_dir=CONFIG), "odd", tmp_path).agent.strategy == agent

@@ -125,8 +125,9 @@ def test_a_published_model_can_be_pinned_to_a_revision() -> None:
 def test_a_data_sets_table_is_made_from_its_own_episodes_and_the_others_from_everything() -> None:
     paper = plan(study="paper")
     hotpotqa = paper.table_inputs("hotpotqa_by_structure")
-    assert len(hotpotqa) == 17 and {path.parent.name for path in hotpotqa} == {"hotpotqa.dev"}
-    assert len(paper.table_inputs("ablation_grid")) == 17 * 8 + 9
+    arms = len(paper.study.arms)
+    assert len(hotpotqa) == arms and {path.parent.name for path in hotpotqa} == {"hotpotqa.dev"}
+    assert len(paper.table_inputs("ablation_grid")) == arms * 8 + arms  # episodes of eight sets, and the runs
     assert plan().tables[0] == "geoworld_by_structure"
 
 
@@ -153,6 +154,22 @@ def test_the_study_of_a_packaged_model_trains_nothing_and_has_no_table_of_traini
     assert study.policy_marker("rag", 0) == [Path("results/policies/smollm2-135m-instruct/manifest.json")]
     assert "training_summary" not in study.tables
     assert "by_structure" in study.figures and not {"training_curves", "ablation_grid"} & set(study.figures)
+
+
+def test_arms_that_learn_from_demonstrations_are_trained_but_have_no_weights_to_compare() -> None:
+    study = plan({"arms": ["sft", "rejection-sampling", "rag"], "baseline": "rag"})
+    assert study.trained_arms == ["sft", "rejection-sampling"]
+    assert study.policy("sft", 0) == "results/train/sft/seed0"
+    assert "training_summary" in study.tables and "ablation_grid" not in study.tables
+    assert "training_curves" in study.figures and "ablation_grid" not in study.figures
+    assert "ablation_grid" in plan({"arms": ["sft", "search-r1"]}).tables
+
+
+def test_what_only_supervised_training_reads_reaches_no_other_job() -> None:
+    changed = plan({"training": {"sft_learning_rate": 0.5, "rejection_samples": 2}})
+    assert changed.train_settings("search-r1") == plan().train_settings("search-r1")
+    sft = json.loads(changed.train_settings("sft"))["training"]
+    assert sft["sft_learning_rate"] == 0.5 and "rejection_samples" not in sft
 
 
 def test_the_papers_study_answers_every_set_a_second_time_as_published() -> None:

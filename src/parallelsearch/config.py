@@ -20,6 +20,20 @@ CORPUS_SOURCES = Literal["geoworld", "dpr", "wiki18", "flashrag", "qa_contexts",
 READERS = Literal[
     "geoworld", "hotpotqa", "2wikimultihopqa", "musique", "bamboogle", "nq", "triviaqa", "popqa", "multihop_rag"
 ]
+# The algorithms that train a policy, and the strategies whose policy each can train.
+TRAINABLE: dict[str, tuple[str, ...]] = {
+    "ppo": ("search",),
+    "grpo": ("search",),
+    "sft": ("direct",),
+    "rejection_sampling": ("search",),
+}
+SUPERVISED = ("sft", "rejection_sampling")  # algorithms without a reward
+# Keys of the section training that only these algorithms read.
+READ_BY: dict[str, tuple[str, ...]] = {
+    "sft_learning_rate": SUPERVISED,
+    "rejection_samples": ("rejection_sampling",),
+    "rejection_keep": ("rejection_sampling",),
+}
 INDEX_KINDS = Literal["flat", "flat_fp16", "flat_int8", "ivf_flat", "ivf_pq", "hnsw"]
 
 
@@ -123,7 +137,7 @@ class EmbedConfig(Section):
 class AgentConfig(Section):
     """The limits of an episode and what the model is shown. Lengths are in tokens of the policy's tokenizer."""
 
-    strategy: STRATEGIES = Field("search", description="search: the agent's loop, the only one that can be trained.")
+    strategy: STRATEGIES = Field("search", description="search: the agent's loop; the others are baselines.")
     prompt: PROMPTS = Field("short", description="Prompt template of the agent's loop.")
     tags: TAGS = Field("search_r1", description="Tags of the agent's loop; research: ReSearch's, its answer in a box.")
     top_k: int = Field(1, ge=1, description="Passages retrieved for each sub-query.")
@@ -227,17 +241,21 @@ class RewardConfig(Section):
 
 
 class TrainingConfig(Section):
-    """Reinforcement learning with veRL."""
+    """Training with veRL: reinforcement learning, or supervised learning from demonstrations."""
 
     sets: list[str] = Field(["geoworld.train"], description="Question sets, each DATASET.SPLIT.")
-    algorithm: Literal["ppo", "grpo"] = Field("ppo", description="ppo: GAE with a critic; grpo: group-relative.")
+    algorithm: Literal["ppo", "grpo", "sft", "rejection_sampling"] = Field(
+        "ppo",
+        description="ppo: GAE with a critic; grpo: group-relative; sft: supervised, on question and answer;"
+        " rejection_sampling: supervised, on the initial policy's own correct episodes.",
+    )
     device: Literal["cpu", "cuda"] = Field("cpu", description="Where the job runs.")
     nodes: int = Field(1, ge=1, description="Nodes of the job.")
     gpus_per_node: int = Field(1, ge=1, description="GPUs of each node (on the CPU: ranks).")
     rollout_engine: Literal["hf", "vllm"] = Field("hf", description="Generation engine.")
     gpu_memory_utilization: float = Field(0.6, gt=0, lt=1, description="Share of GPU memory given to vLLM.")
     steps: int = Field(9, ge=0, description="Training steps; 0: the initial policy answers, nothing is trained.")
-    batch_size: int = Field(96, ge=1, description="Prompts a step.")
+    batch_size: int = Field(96, ge=1, description="Prompts a step (supervised: demonstrations a step).")
     mini_batch_size: int = Field(48, ge=1, description="Prompts of an optimiser step, with all their episodes.")
     micro_batch_size: int = Field(16, ge=1, description="Episodes of a forward pass.")
     rollouts_per_prompt: int = Field(1, ge=1, description="Episodes of each prompt (more than 1 for grpo).")
@@ -258,6 +276,11 @@ class TrainingConfig(Section):
     )
     offload: bool = Field(False, description="FSDP parameters and optimiser state in CPU memory between steps.")
     save_every: int = Field(3, ge=1, description="Steps between checkpoints.")
+    sft_learning_rate: float = Field(1e-3, gt=0, description="Peak learning rate of sft and rejection_sampling.")
+    rejection_samples: int = Field(5, ge=1, description="Episodes sampled of each prompt by rejection_sampling.")
+    rejection_keep: Literal["all", "one"] = Field(
+        "all", description="Which correct, well-formed episodes of a prompt are learned from: all, or the first one."
+    )
 
 
 class JudgeConfig(Section):
@@ -324,12 +347,14 @@ class ArmConfig(Section):
             )
         if self.reward.semantics in ("released", "stepsearch") and self.agent.tags != "search_r1":
             raise ValueError(
-                f"reward.semantics is '{self.reward.semantics}', which reads Search-R1's tags, but agent.tags is '{self.agent.tags}';"
-                " choose other semantics or agent.tags 'search_r1'."
+                f"reward.semantics is '{self.reward.semantics}', which reads Search-R1's tags, but agent.tags is"
+                f" '{self.agent.tags}'; choose other semantics or agent.tags 'search_r1'."
             )
-        if self.training.steps and self.agent.strategy != "search":
+        algorithm, strategy = self.training.algorithm, self.agent.strategy
+        if self.training.steps and strategy not in TRAINABLE[algorithm]:
             raise ValueError(
-                f"agent.strategy is '{self.agent.strategy}', which has nothing to train; set training.steps to 0."
+                f"agent.strategy is '{strategy}', but training.algorithm '{algorithm}' trains"
+                f" {' or '.join(TRAINABLE[algorithm])}; set training.steps to 0, or choose another."
             )
         return self
 

@@ -11,7 +11,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from parallelsearch.config import WARM_START, ArmConfig, RemoteFile, StudyConfig
+from parallelsearch.config import SUPERVISED, WARM_START, ArmConfig, RemoteFile, StudyConfig
 from parallelsearch.config_files import CONFIG_DIR, declaration_file, load_arm, validate_study
 from parallelsearch.errors import ConfigError
 from parallelsearch.paths import Results
@@ -55,6 +55,11 @@ class StudyPlan(SettingsSlices):
     def trained_arms(self) -> list[str]:
         """The arms of the study that are trained; the others are answered by the initial policy."""
         return [name for name in self.study.arms if self.arm(name).training.steps]
+
+    @property
+    def rewarded_arms(self) -> list[str]:
+        """The trained arms that have a reward; the others learn from demonstrations."""
+        return [name for name in self.trained_arms if self.arm(name).training.algorithm not in SUPERVISED]
 
     @property
     def arm_targets(self) -> dict[str, str]:
@@ -190,10 +195,11 @@ class StudyPlan(SettingsSlices):
 
     @property
     def tables(self) -> list[str]:
-        """Names of the study's tables: five for every data set, one over them, two of the trained arms."""
+        """Names of the study's tables: five for every data set, one over them, one of the runs, one of the rewards."""
         datasets = dict.fromkeys(split_of(question_set)[0] for question_set in self.study.evaluation.sets)
         by_dataset = [f"{dataset}{suffix}" for dataset in datasets for suffix in DATASET_TABLES]
-        return [*by_dataset, "em_by_dataset", *(("ablation_grid", "training_summary") if self.trained_arms else ())]
+        of_runs = ["training_summary"] if self.trained_arms else []
+        return [*by_dataset, "em_by_dataset", *(["ablation_grid"] if self.rewarded_arms else []), *of_runs]
 
     @property
     def figures(self) -> list[str]:
@@ -202,7 +208,8 @@ class StudyPlan(SettingsSlices):
         agents = [self.arm(name).agent for name in self.study.arms]
         if len({agent.top_k for agent in agents if agent.strategy == "search"}) > 1:
             of_episodes.append("top_k")
-        return [*of_episodes, *(("training_curves", "ablation_grid") if self.trained_arms else ())]
+        of_runs = ["training_curves"] if self.trained_arms else []
+        return [*of_episodes, *of_runs, *(["ablation_grid"] if self.rewarded_arms else [])]
 
     def table_inputs(self, table: str) -> list[Path]:
         """What a table is made from: a data set's from the episodes of that data set, the others from everything."""

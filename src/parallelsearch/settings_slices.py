@@ -10,7 +10,7 @@ import json
 from abc import ABC, abstractmethod
 from typing import Any
 
-from parallelsearch.config import WARM_START, ArmConfig, Section, StudyConfig
+from parallelsearch.config import READ_BY, WARM_START, ArmConfig, Section, StudyConfig
 
 
 def canonical(value: Any) -> str:
@@ -77,7 +77,12 @@ class SettingsSlices(ABC):
         return canonical({key: settings(getattr(study, key)) for key in ("agent", "policy", "warm_start")})
 
     def train_settings(self, name: str) -> str:
-        return canonical({**settings(self.arm(name)), "description": ""})
+        """The arm, without the keys of training that its algorithm does not read."""
+        values = settings(self.arm(name))
+        training = values["training"]
+        unread = {key for key, algorithms in READ_BY.items() if training["algorithm"] not in algorithms}
+        kept = {key: value for key, value in training.items() if key not in unread}
+        return canonical({**values, "training": kept, "description": ""})
 
     def evaluate_settings(self, name: str, published: bool = False) -> str:
         """`published`: with the published protocol's temperature and truncation."""

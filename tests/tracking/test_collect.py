@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
+import real_study
 import yaml
 from mlflow import MlflowClient
 from mlflow.entities import Run
@@ -17,7 +18,7 @@ from real_study import TRACKING as SETTINGS
 
 from parallelsearch import cli
 from parallelsearch.errors import DataError
-from parallelsearch.evaluation.episodes import read_rows
+from parallelsearch.evaluation.episodes import read_episodes, read_provenance, read_rows, write_episodes
 from parallelsearch.files import read_json, write_text
 from parallelsearch.paths import Results
 from parallelsearch.tracking.collect import collect
@@ -79,6 +80,19 @@ def test_a_run_holds_config_curves_figures_checksums_and_files(results: Results,
     assert run.data.metrics["eval/hotpotqa/parallel/em"] == pytest.approx(sum(right) / len(right))
     stored = {entry.path for entry in store.client.list_artifacts(run.info.run_id, "run")}
     assert stored == {"run/config.yaml", "run/metrics.jsonl", "run/done.json"}
+
+
+def test_a_run_without_a_reward_is_collected_with_its_loss(results: Results, store: Store) -> None:
+    real_study.write_supervised_run(results, "sft", 0, [4.0, 2.0, 1.0])
+    episodes = results.episodes("sft", 0, "hotpotqa.dev")
+    source = results.episodes("search-r1", 0, "hotpotqa.dev")
+    write_episodes(episodes, read_episodes(source), arm="sft", seed=0, provenance=read_provenance(source))
+    collect(results.root, SETTINGS)
+    run = runs_of(store)["sft seed 0"]
+    history = sorted(store.client.get_metric_history(run.info.run_id, "loss"), key=lambda point: point.step)
+    assert [(point.step, point.value) for point in history] == [(1, 4.0), (2, 2.0), (3, 1.0)]
+    assert run.info.status == "FINISHED" and run.data.params["training.algorithm"] == "sft"
+    assert "reward_mean" not in run.data.metrics and "eval/hotpotqa/parallel/em" in run.data.metrics
 
 
 def test_a_second_collection_changes_nothing(results: Results, store: Store) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from omegaconf import DictConfig, OmegaConf
 
-from parallelsearch.config import ArmConfig, StudyConfig
+from parallelsearch.config import SUPERVISED, ArmConfig, StudyConfig
 from parallelsearch.config_files import load_arm, load_study
 from parallelsearch.errors import ConfigError
 from parallelsearch.training.policy import build_policy, save_policy, train_tokenizer
@@ -20,7 +20,12 @@ STUDIES = {
     "smoke": load_study(CONFIG / "smoke.yaml", config_dir=CONFIG),
     "paper": load_study(CONFIG / "paper.yaml", config_dir=CONFIG),
 }
-CELLS = [(study, arm) for study, settings in STUDIES.items() for arm in settings.arms]
+CELLS = [
+    (study, arm)
+    for study, settings in STUDIES.items()
+    for arm in settings.arms
+    if load_arm(settings, arm, CONFIG).training.algorithm not in SUPERVISED  # those: test_verl_sft_config.py
+]
 
 
 @pytest.fixture(scope="module")

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from parallelsearch.config import SUPERVISED
 from parallelsearch.config_files import read_yaml
 from parallelsearch.errors import DataError
 from parallelsearch.files import read_json
@@ -26,6 +27,11 @@ class TrainingRun:
     @property
     def complete(self) -> bool:
         return bool(self.done)
+
+    @property
+    def has_reward(self) -> bool:
+        """False for a run that learned from demonstrations."""
+        return self.config.get("training", {}).get("algorithm") not in SUPERVISED
 
     def weight(self, name: str) -> float:
         """A weight of the reward section of the merged config."""

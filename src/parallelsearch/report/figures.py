@@ -32,7 +32,9 @@ CURVES = {
     "decomposition_ratio/parallel": "decomposition ratio, parallel questions",
     "decomposition_ratio/sequential": "decomposition ratio, sequential questions",
     "turns": "turns",
+    "loss": "loss on demonstrations",
 }
+SHARES = ("em", "well_formed", "decomposition_ratio/parallel", "decomposition_ratio/sequential")
 BARS = {"em": "exact match", "decomposition_ratio": "decomposition ratio", "turns": "turns"}
 
 
@@ -44,7 +46,10 @@ def build(name: str, study: Study) -> Drawing:
 
 
 def training_curves(study: Study) -> Drawing:
-    """Sampled figures of the training runs over steps: one line a run, one colour an arm."""
+    """Sampled figures of the training runs over steps: one line a run, one colour an arm, a panel for what was logged.
+
+    Runs that learned from demonstrations have a loss and no sampled figures.
+    """
     rows = [
         {"arm": run.arm, "seed": run.seed, "step": int(step["step"]), "figure": key, "value": float(step[key])}
         for run in study.runs
@@ -56,8 +61,12 @@ def training_curves(study: Study) -> Drawing:
         raise DataError("no training run with a step was given; name the folders train/*/seed*.")
     data = pd.DataFrame(rows)
     look = styles(study.all_arms)
-    with canvas(2, 3, width=10, height=5.4) as (figure, axes):
-        for axis, (key, title) in zip(axes.flat, CURVES.items(), strict=True):
+    present = [key for key in CURVES if key in set(data["figure"])]
+    lines = -(-len(present) // 3)
+    with canvas(lines, min(3, len(present)), width=10, height=2.7 * lines) as (figure, axes):
+        for axis in list(axes.flat)[len(present) :]:
+            axis.set_visible(False)
+        for axis, key in zip(axes.flat, present, strict=False):
             shown = data[data["figure"] == key]
             for arm in shown["arm"].unique():
                 runs = shown[shown["arm"] == arm]
@@ -73,9 +82,9 @@ def training_curves(study: Study) -> Drawing:
                         alpha=1 if number == 0 else 0.55,
                         label=arm if number == 0 else None,
                     )
-            axis.set_title(title, fontsize=9)
+            axis.set_title(CURVES[key], fontsize=9)
             axis.set_xlabel("step")
-            if key != "reward_mean" and key != "turns":
+            if key in SHARES:
                 axis.set_ylim(-0.03, 1.03)
             axis.xaxis.get_major_locator().set_params(integer=True)
         legend(figure, axes)
@@ -129,7 +138,8 @@ def ablation_grid(study: Study) -> Drawing:
     for run in study.runs:
         figures = summary[(summary["arm"] == run.arm) & (summary["seed"] == run.seed)]
         algorithm = run.config.get("training", {}).get("algorithm", "ppo")
-        if figures.empty or run.config["reward"].get("semantics") != "paper" or algorithm != "ppo":
+        graded = run.has_reward and run.config["reward"].get("semantics") == "paper"
+        if figures.empty or not graded or algorithm != "ppo":
             continue
         row = {"arm": run.arm, "seed": run.seed, "lambda_d": run.weight("lambda_d"), "lambda_s": run.weight("lambda_s")}
         rows.append(row | {key: float(figures.iloc[0][key]) for key in BARS})

@@ -105,7 +105,7 @@ def ablation_grid(study: Study, published: Path = PUBLISHED_DIR) -> Table:
     """Weights of every trained arm with EM, DR and turns, the difference to the baseline, and the published row."""
     numbers = read_published(published / PARALLELSEARCH)
     dataset = only_dataset(study)
-    runs = {(run.arm, run.seed): run for run in study.runs}
+    runs = {(run.arm, run.seed): run for run in study.runs if run.has_reward}
     if not runs:
         raise DataError("no training run was given, so the weights of the arms are unknown; name train/*/seed*.")
     table = study.summary(dataset).merge(study.comparison(dataset), on=["arm", "seed", "structure"], how="left")
@@ -175,6 +175,7 @@ def training_summary(study: Study) -> Table:
         "well_formed": ("well_formed",),
         "entropy": ("actor/entropy", "actor/entropy_loss"),
         "clip_ratio": ("response_length/clip_ratio",),
+        "loss": ("loss",),
     }
     rows = []
     for run in study.runs:
@@ -190,6 +191,7 @@ def training_summary(study: Study) -> Table:
         f"first, last: mean of the first and last {WINDOW} steps, sampled while training (not the greedy evaluation).",
         "Rewards of arms with different weights are not comparable. seconds: sum over the steps.",
         "clip ratio: share of episodes cut at the token limit; a rise means that entropy is fed by truncation.",
+        "loss: of arms that learn from demonstrations, which have no reward and no sampled figures.",
     ]
     return Table("training_summary", "Training runs", pd.DataFrame(rows), notes, {"seconds": 1})
 

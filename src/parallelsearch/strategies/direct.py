@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+from parallelsearch.records import Question
 from parallelsearch.strategies.prompted import PromptedEpisode
 from parallelsearch.strategies.reading import short_answer
 
 PROMPT = "Answer the question. Give only the answer, in a few words, without any explanation.\nQuestion: {question}\n"
 
 
+def message(question: Question) -> str:
+    """The user message; supervised training on answers asks with the same one."""
+    return PROMPT.format(question=question.text)
+
+
 async def direct(episode: PromptedEpisode) -> str | None:
     """One generation."""
-    return short_answer(await episode.generate(PROMPT.format(question=episode.question.text)))
+    return short_answer(await episode.generate(message(episode.question)))

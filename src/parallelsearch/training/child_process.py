@@ -7,8 +7,10 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 _PR_SET_PDEATHSIG = 1  # prctl(2), Linux
 STOP_SECONDS = 20.0  # between asking a process to end and ending it
@@ -52,3 +54,27 @@ def end_child(process: subprocess.Popen[bytes]) -> None:
         except subprocess.TimeoutExpired:
             continue
     process.poll()
+
+
+@contextmanager
+def running_child(
+    command: Sequence[str], log: Path, environment: Mapping[str, str]
+) -> Iterator[subprocess.Popen[bytes]]:
+    """A child that ends with the block, whatever ends the block; SIGTERM and SIGHUP to this process end it too."""
+    process = start_child(command, log, environment)
+    previous = {number: signal.signal(number, _raise_exit) for number in (signal.SIGTERM, signal.SIGHUP)}
+    try:
+        yield process
+    finally:
+        for number, handler in previous.items():
+            signal.signal(number, handler)
+        end_child(process)
+
+
+def log_tail(path: Path, lines: int = 15) -> str:
+    """The last lines of a child's log."""
+    return "\n".join(path.read_text(encoding="utf-8", errors="replace").splitlines()[-lines:])
+
+
+def _raise_exit(number: int, frame: Any) -> None:
+    raise SystemExit(128 + number)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from contextlib import nullcontext
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -63,10 +62,10 @@ def train(
 ) -> None:
     """Trains one arm with veRL; writes policy/, metrics.jsonl, config.yaml and done.json."""
     from parallelsearch.questions.store import read_questions
+    from parallelsearch.training.algorithms import train_arm
     from parallelsearch.training.policy import local_policy
-    from parallelsearch.training.retriever_process import served_index
     from parallelsearch.training.run_folder import finish_run, start_run
-    from parallelsearch.training.verl_job import clear_checkpoints, run_job
+    from parallelsearch.training.verl_job import clear_checkpoints
 
     config = from_json(ArmConfig, settings, "train --settings")
     start = local_policy(policy)
@@ -75,14 +74,12 @@ def train(
     start_run(out, full)
     started = time.monotonic()
     asked = [question for path in questions for question in read_questions(path)]
-    gpus = config.training.device == "cuda"
-    with served_index(index, out, config.training.nodes) if gpus else nullcontext() as url:
-        metrics = run_job(out, config, seed, start, index, asked, retriever_url=url, on_step=_print_step)
+    metrics = train_arm(out, config, seed, start, index, asked, on_step=_print_step, on_chunk=_print_chunk)
     finish_run(out, full, inputs, arm=arm, seed=seed, steps=config.training.steps, seconds=time.monotonic() - started)
     clear_checkpoints(out)
-    typer.echo(
-        f"{out}: {config.training.steps} steps, last sampled reward {metrics.get('reward_mean', float('nan')):.3f}"
-    )
+    name = "loss" if "loss" in metrics else "sampled reward"
+    last = metrics.get("loss", metrics.get("reward_mean", float("nan")))
+    typer.echo(f"{out}: {config.training.steps} steps, last {name} {last:.3f}")
 
 
 @policies.callback()
@@ -113,7 +110,21 @@ def _inputs(policy: str, index: Path, questions: list[Path]) -> dict[str, str]:
     }
 
 
+def _print_chunk(counts: dict[str, Any]) -> None:
+    typer.echo(
+        f"sampled {counts['sampled/prompts']} prompts: {counts['sampled/episodes']} episodes,"
+        f" {counts['sampled/right']} right, {counts['sampled/kept']} kept of {counts['sampled/kept_prompts']} prompts,"
+        f" {counts['sampled/failures']} failed, {counts['sampled/seconds']:.1f} s"
+    )
+
+
 def _print_step(row: dict[str, Any]) -> None:
+    if "loss" in row:  # supervised: no episodes, so no reward
+        typer.echo(
+            f"step {row['step']}: loss {row['loss']:.3f}, learning rate {row['learning_rate']:.1e},"
+            f" {row['tokens']:.0f} tokens, {row['seconds']:.1f} s"
+        )
+        return
     typer.echo(
         f"step {row['step']}: reward {row.get('reward_mean', 0):.3f}, EM {row.get('em', 0):.3f},"
         f" decomposed parallel {row.get('decomposition_ratio/parallel', 0):.2f}"

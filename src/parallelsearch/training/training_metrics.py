@@ -41,9 +41,13 @@ class TrainingMetrics:
             step = int(row["step"])
             if step < self.first_step:
                 continue
-            self.last = {"step": step, **episode_means(self._episodes(step)), **_verl_means(row["data"])}
+            self.last = {"step": step, **self.figures(step, row["data"])}
             self._log.append(self.last)
             on_step(self.last)
+
+    def figures(self, step: int, data: dict[str, Any]) -> dict[str, float]:
+        """The figures of a step, `data` being what veRL logged of it."""
+        return {**episode_means(self._episodes(step)), **_verl_means(data)}
 
     def _episodes(self, step: int) -> list[dict[str, Any]]:
         found: dict[str, dict[str, Any]] = {}

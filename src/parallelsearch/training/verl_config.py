@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 AGENT_NAME = "parallelsearch"
 LOGICAL_CPUS = 16  # what veRL's worker bundles ask Ray for; on a small machine they are shared
 OBJECT_STORE_BYTES = 500_000_000
-_FP32 = "{param_dtype:fp32,reduce_dtype:fp32,buffer_dtype:fp32}"
+FP32 = "{param_dtype:fp32,reduce_dtype:fp32,buffer_dtype:fp32}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +47,7 @@ def overrides(arm: ArmConfig, files: JobFiles, seed: int) -> list[str]:
     if training.algorithm == "ppo":
         settings |= _critic(training, files.policy)
     settings |= _cpu(training) if training.device == "cpu" else _cuda(training)
-    return [f"{key}={_hydra(value)}" for key, value in settings.items()]
+    return [f"{key}={hydra_value(value)}" for key, value in settings.items()]
 
 
 def compose(arguments: list[str]) -> DictConfig:
@@ -108,7 +108,7 @@ def _actor(training: TrainingConfig, policy: str) -> dict[str, Any]:
     return {
         "actor_rollout_ref.model.path": policy,
         f"{actor}.ppo_mini_batch_size": training.mini_batch_size,
-        f"{actor}.ppo_micro_batch_size_per_gpu": _per_rank(training),
+        f"{actor}.ppo_micro_batch_size_per_gpu": per_rank(training),
         f"{actor}.ppo_epochs": 1,
         f"{actor}.optim.lr": training.actor_learning_rate,
         f"{actor}.optim.lr_warmup_steps_ratio": training.actor_warmup_ratio,
@@ -119,7 +119,7 @@ def _actor(training: TrainingConfig, policy: str) -> dict[str, Any]:
         f"{actor}.kl_loss_coef": training.kl_coefficient,
         f"{actor}.kl_loss_type": "low_var_kl",
         f"{actor}.checkpoint.save_contents": ["model", "optimizer", "extra", "hf_model"],
-        "actor_rollout_ref.ref.log_prob_micro_batch_size_per_gpu": _per_rank(training),
+        "actor_rollout_ref.ref.log_prob_micro_batch_size_per_gpu": per_rank(training),
     }
 
 
@@ -127,7 +127,7 @@ def _critic(training: TrainingConfig, policy: str) -> dict[str, Any]:
     return {
         "critic.model.path": policy,
         "critic.ppo_mini_batch_size": training.mini_batch_size,
-        "critic.ppo_micro_batch_size_per_gpu": _per_rank(training),
+        "critic.ppo_micro_batch_size_per_gpu": per_rank(training),
         "critic.optim.lr": training.critic_learning_rate,
         "critic.optim.lr_warmup_steps_ratio": training.critic_warmup_ratio,
         "critic.cliprange_value": training.value_clip,
@@ -146,7 +146,7 @@ def _rollout(arm: ArmConfig, files: JobFiles, seed: int) -> dict[str, Any]:
         f"{rollout}.calculate_log_probs": training.mask_observations,
         f"{rollout}.seed": seed,
         f"{rollout}.tensor_model_parallel_size": 1,
-        f"{rollout}.log_prob_micro_batch_size_per_gpu": _per_rank(training),
+        f"{rollout}.log_prob_micro_batch_size_per_gpu": per_rank(training),
         f"{rollout}.max_model_len": arm.agent.max_prompt_tokens + arm.agent.max_response_tokens,
         f"{rollout}.agent.default_agent_loop": AGENT_NAME,
         f"{rollout}.agent.agent_loop_config_path": files.agent_loops,
@@ -232,13 +232,14 @@ def _cpu(training: TrainingConfig) -> dict[str, Any]:
             f"{worker}.strategy": "fsdp2",
             f"{worker}.{fsdp}.strategy": "fsdp2",
             f"{worker}.{fsdp}.use_torch_compile": False,
-            f"+{worker}.{fsdp}.mixed_precision": _FP32,
+            f"+{worker}.{fsdp}.mixed_precision": FP32,
         }
     settings |= {f"{worker}.use_torch_compile": False for worker in engines if worker != "critic"}
     return settings
 
 
-def _per_rank(training: TrainingConfig) -> int:
+def per_rank(training: TrainingConfig) -> int:
+    """Rows of a forward pass on one rank; a ConfigError where the ranks cannot share them evenly."""
     ranks = training.nodes * training.gpus_per_node
     if training.micro_batch_size % ranks:
         raise ConfigError(
@@ -248,9 +249,10 @@ def _per_rank(training: TrainingConfig) -> int:
     return training.micro_batch_size // ranks
 
 
-def _hydra(value: Any) -> str:
-    if value == _FP32:
-        return _FP32
+def hydra_value(value: Any) -> str:
+    """`value` as the right side of a Hydra override."""
+    if value == FP32:
+        return FP32
     if isinstance(value, bool | list):
         return json.dumps(value)
     if isinstance(value, int | float):

@@ -10,12 +10,9 @@ import dataclasses
 import json
 import os
 import shutil
-import signal
-import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -29,12 +26,11 @@ from parallelsearch.files import MANIFEST, read_json, replacing, write_json, wri
 from parallelsearch.records import Question
 from parallelsearch.retrieval.indexes.parts import open_corpus
 from parallelsearch.rewards.stepsearch import passage_text
-from parallelsearch.training.child_process import end_child, start_child
+from parallelsearch.training.child_process import log_tail, running_child
 from parallelsearch.training.training_metrics import TrainingMetrics
 from parallelsearch.training.verl_config import AGENT_NAME, JobFiles, compose, overrides
 
 POLL_SECONDS = 0.5
-LOG_TAIL_LINES = 15
 
 
 def run_job(
@@ -67,7 +63,9 @@ def run_job(
     _write_loop_settings(folder, files, arm, seed, index, retriever_url)
     metrics = TrainingMetrics(folder, finished_steps(files.checkpoints))
     if metrics.first_step <= arm.training.steps:
-        with _verl_process(folder, arguments, arm, metrics.verl_log) as process:
+        (folder / "records").mkdir(exist_ok=True)
+        command = [sys.executable, "-m", "verl.trainer.main_ppo", *arguments, *hydra_folder(folder)]
+        with running_child(command, folder / "verl.log", job_environment(arm, metrics.verl_log)) as process:
             while process.poll() is None:
                 time.sleep(POLL_SECONDS)
                 metrics.collect(on_step)
@@ -76,7 +74,7 @@ def run_job(
             compose(arguments)  # a setting that veRL refuses has an error of its own
             raise TrainingError(
                 f"veRL ended with exit code {process.returncode} after {finished_steps(files.checkpoints)} saved of"
-                f" {arm.training.steps} steps; the end of {folder / 'verl.log'}:\n{_tail(folder / 'verl.log')}"
+                f" {arm.training.steps} steps; the end of {folder / 'verl.log'}:\n{log_tail(folder / 'verl.log')}"
             )
     export_policy(files.checkpoints / f"global_step_{arm.training.steps}" / "actor" / "huggingface", folder / "policy")
     return metrics.last
@@ -167,21 +165,9 @@ def _write_loop_settings(
     write_text(files.agent_loops, yaml.safe_dump([loop], sort_keys=False))
 
 
-@contextmanager
-def _verl_process(
-    folder: Path, arguments: list[str], arm: ArmConfig, metrics_file: Path
-) -> Iterator[subprocess.Popen[bytes]]:
-    """veRL's process in a session of its own; it ends with the block, whatever ends the block."""
-    (folder / "records").mkdir(exist_ok=True)
-    command = [sys.executable, "-m", "verl.trainer.main_ppo", *arguments, f"hydra.run.dir={folder / 'data' / 'hydra'}"]
-    process = start_child(command, folder / "verl.log", job_environment(arm, metrics_file))
-    previous = {number: signal.signal(number, _raise_exit) for number in (signal.SIGTERM, signal.SIGHUP)}
-    try:
-        yield process
-    finally:
-        for number, handler in previous.items():
-            signal.signal(number, handler)
-        end_child(process)
+def hydra_folder(folder: Path) -> list[str]:
+    """The override that keeps Hydra's own files inside the run's folder."""
+    return [f"hydra.run.dir={folder / 'data' / 'hydra'}"]
 
 
 def job_environment(arm: ArmConfig, metrics_file: Path) -> dict[str, str]:
@@ -210,15 +196,6 @@ def job_environment(arm: ArmConfig, metrics_file: Path) -> dict[str, str]:
     environment.pop("PYTHONDONTWRITEBYTECODE", None)  # or each of the job's ten processes compiles all of veRL anew
     environment.pop("RAY_ADDRESS", None) if arm.training.nodes == 1 else None
     return environment
-
-
-def _raise_exit(number: int, frame: Any) -> None:
-    raise SystemExit(128 + number)
-
-
-def _tail(path: Path) -> str:
-    lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
-    return "\n".join(lines[-LOG_TAIL_LINES:])
 
 
 def clear_checkpoints(folder: Path) -> None:

@@ -1,0 +1,44 @@
+"""Which job trains an arm: the one place that looks at training.algorithm to choose it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
+from typing import Any
+
+from parallelsearch.config import ArmConfig
+from parallelsearch.records import Question
+from parallelsearch.training.retriever_process import served_index
+from parallelsearch.training.sampling_job import train_on_own_episodes
+from parallelsearch.training.sft_job import train_on_answers
+from parallelsearch.training.verl_job import run_job
+
+
+def train_arm(
+    folder: Path,
+    arm: ArmConfig,
+    seed: int,
+    policy: str,
+    index: Path,
+    questions: Sequence[Question],
+    *,
+    on_step: Callable[[dict[str, Any]], None] = lambda row: None,
+    on_chunk: Callable[[dict[str, Any]], None] = lambda counts: None,
+) -> dict[str, Any]:
+    """Trains `policy` by the arm's algorithm and leaves `folder`/policy; returns the last metrics.
+
+    `on_step` sees the metrics of each step, `on_chunk` the counts so far of rejection sampling after each chunk.
+    On GPUs a retriever server runs beside a job that searches.
+    """
+    if arm.training.algorithm == "sft":
+        return train_on_answers(folder, arm, seed, policy, questions, on_step)
+    served: AbstractContextManager[str | None] = nullcontext()
+    if arm.training.device == "cuda":
+        served = served_index(index, folder, arm.training.nodes)
+    with served as url:
+        if arm.training.algorithm == "rejection_sampling":
+            return train_on_own_episodes(
+                folder, arm, seed, policy, index, questions, retriever_url=url, on_chunk=on_chunk, on_step=on_step
+            )
+        return run_job(folder, arm, seed, policy, index, questions, retriever_url=url, on_step=on_step)

@@ -1,0 +1,129 @@
+"""One supervised training job: token rows for veRL, its SFT trainer under torchrun, its metrics, the policy it leaves.
+
+The run's folder is that of verl_job.py, without records/: a step has no episodes. A job that was killed goes on from
+its last checkpoint.
+"""
+
+from __future__ import annotations
+
+import random
+import sys
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import cycle, islice
+from pathlib import Path
+from typing import Any
+
+from parallelsearch.config import ArmConfig
+from parallelsearch.errors import TrainingError
+from parallelsearch.records import Question
+from parallelsearch.training.child_process import log_tail, running_child
+from parallelsearch.training.token_rows import TokenRow, answer_rows, read_token_rows, write_token_rows
+from parallelsearch.training.training_metrics import TrainingMetrics
+from parallelsearch.training.verl_job import (
+    POLL_SECONDS,
+    export_policy,
+    finished_steps,
+    hydra_folder,
+    job_environment,
+)
+from parallelsearch.training.verl_sft_config import compose_sft, sft_overrides
+
+# veRL's name of a figure -> ours. veRL logs the rate that the schedule gives to the next step.
+FIGURES = {
+    "train/loss": "loss",
+    "train/grad_norm": "gradient_norm",
+    "train/lr": "learning_rate",
+    "train/global_tokens": "tokens",
+    "timing_s/step": "seconds",
+    "perf/max_memory_allocated_gb": "perf/max_memory_allocated_gb",
+}
+
+
+class SupervisedMetrics(TrainingMetrics):
+    """metrics.jsonl of a supervised run; `facts` about its demonstrations stand in every row."""
+
+    def __init__(self, folder: Path, finished_steps: int, facts: Mapping[str, float]) -> None:
+        super().__init__(folder, finished_steps)
+        self._facts = dict(facts)
+
+    def figures(self, step: int, data: dict[str, Any]) -> dict[str, float]:
+        """Loss (mean over the learned tokens), rate, tokens of the batch (prompts included) and seconds."""
+        return {**{name: float(data[key]) for key, name in FIGURES.items() if key in data}, **self._facts}
+
+
+def train_on_answers(
+    folder: Path,
+    arm: ArmConfig,
+    seed: int,
+    policy: str,
+    questions: Sequence[Question],
+    on_step: Callable[[dict[str, Any]], None] = lambda row: None,
+) -> dict[str, Any]:
+    """Supervised training on question and answer, without reasoning or retrieval; returns the last metrics."""
+    from transformers import AutoTokenizer
+
+    tokenizer = AutoTokenizer.from_pretrained(policy)
+    rows = answer_rows(in_drawn_order(questions, seed), tokenizer, arm.agent)
+    return train_on_rows(folder, arm, policy, rows, {}, on_step)
+
+
+def train_on_rows(
+    folder: Path,
+    arm: ArmConfig,
+    policy: str,
+    rows: Iterable[TokenRow],
+    facts: Mapping[str, float],
+    on_step: Callable[[dict[str, Any]], None] = lambda row: None,
+) -> dict[str, Any]:
+    """Trains `policy` (a folder) on `rows` until arm.training.steps; returns the last metrics, `facts` among them.
+
+    Raises TrainingError without a row or, with the end of veRL's log, when the job fails, and ConfigError when veRL
+    refuses a setting.
+    """
+    folder, policy, steps = folder.resolve(), str(Path(policy).resolve()), arm.training.steps
+    data, checkpoints, log = folder / "data" / "train.parquet", folder / "checkpoints", folder / "verl.log"
+    arguments = sft_overrides(arm, policy, data, checkpoints)
+    written = _write_batches(data, rows, arm.training.batch_size)
+    metrics = SupervisedMetrics(folder, finished_steps(checkpoints), {"demonstrations": written, **facts})
+    if metrics.first_step <= steps:
+        program = ("-m", "parallelsearch.training.verl_sft", *arguments, *hydra_folder(folder))
+        command = torchrun(arm.training.gpus_per_node, *program)
+        with running_child(command, log, job_environment(arm, metrics.verl_log)) as process:
+            while process.poll() is None:
+                time.sleep(POLL_SECONDS)
+                metrics.collect(on_step)
+            metrics.collect(on_step)
+        if process.returncode != 0 or finished_steps(checkpoints) < steps:
+            compose_sft(arguments)  # a setting that veRL refuses has an error of its own
+            raise TrainingError(
+                f"veRL ended with exit code {process.returncode} after {finished_steps(checkpoints)} saved of {steps}"
+                f" steps; the end of {log}:\n{log_tail(log)}"
+            )
+    export_policy(checkpoints / f"global_step_{steps}" / "huggingface", folder / "policy")
+    return metrics.last
+
+
+def _write_batches(path: Path, rows: Iterable[TokenRow], batch_size: int) -> int:
+    """Writes `rows` and returns their number; fewer than a batch are repeated, since veRL takes whole batches only."""
+    written = write_token_rows(path, rows)
+    if not written:
+        raise TrainingError(
+            "There is nothing to learn from: no question has an answer and a prompt within the limits of agent; raise"
+            " agent.max_prompt_tokens or agent.max_generation_tokens."
+        )
+    if written < batch_size:
+        few = [TokenRow(**row) for row in read_token_rows([path]).to_pylist()]
+        write_token_rows(path, islice(cycle(few), batch_size))
+    return written
+
+
+def in_drawn_order(questions: Sequence[Question], seed: int) -> list[Question]:
+    """`questions` in an order drawn from `seed`: veRL's SFT trainer shuffles every run alike."""
+    return random.Random(f"{seed}/demonstrations").sample(list(questions), len(questions))
+
+
+def torchrun(ranks: int, *program: str) -> list[str]:
+    """The command that runs `program` (a script, or -m MODULE) and its arguments in `ranks` processes of this node."""
+    launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--local-addr=127.0.0.1"]
+    return [*launcher, f"--nproc-per-node={ranks}", *program]
