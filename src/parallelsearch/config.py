@@ -167,6 +167,25 @@ class RewardConfig(Section):
     alpha: float = Field(3.0, ge=0, description="Factor of lambda_d on questions that can be decomposed.")
 
 
+class GuardConfig(Section):
+    """When a training job is ended early: loss, KL, entropy or gradient norm not a finite number, or a collapse.
+
+    A figure's smoothed value is its mean over `window` steps; it is compared with the run's own best before.
+    """
+
+    enabled: bool = Field(True, description="false: only a step full of infrastructure failures ends a job early.")
+    window: int = Field(5, ge=1, description="Steps of the moving mean.")
+    reward: float = Field(0.5, gt=0, description="Share of its best smoothed reward that a run may lose (0.1 always).")
+    well_formed: float = Field(0.5, gt=0, description="Share of its best well-formed share that a run may lose.")
+    entropy: float = Field(0.98, gt=0, description="Share of its highest smoothed entropy that a run may lose.")
+    gibberish: float = Field(
+        0.5, gt=0, le=1, description="Smoothed share of episodes without any tag, where it was once below half of this."
+    )
+    failures: float = Field(
+        0.5, ge=0, le=1, description="Share of a step's episodes that may be lost to infrastructure failures."
+    )
+
+
 class TrainingConfig(Section):
     """Reinforcement learning with veRL."""
 
@@ -196,6 +215,7 @@ class TrainingConfig(Section):
     top_p: float = Field(1.0, gt=0, le=1, description="Nucleus of rollouts.")
     offload: bool = Field(False, description="FSDP parameters and optimiser state in CPU memory between steps.")
     save_every: int = Field(3, ge=1, description="Steps between checkpoints.")
+    guard: GuardConfig = Field(GuardConfig(), description="What ends a job early.")
 
 
 class JudgeConfig(Section):
