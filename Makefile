@@ -1,7 +1,7 @@
 # Every target sets itself up: it creates .venv when there is none, and installs when the lock changed.
 #   make demo         the laptop study, from nothing to tables, figures, report and MLflow store
 #   make test         all tests but the whole training jobs of single arms
-#   make test-all     everything, style and types included (an hour on two cores)
+#   make test-all     everything, style and types included; each arm's job takes minutes, all of them hours on two cores
 #   make real         real questions, a real language model, no training
 #   make bench-retrieval   encoder, server and indexes against the plain way; recall of supporting pages
 # CONFIG=config/laptop-3seeds.yaml make demo     another study

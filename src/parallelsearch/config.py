@@ -240,6 +240,25 @@ class RewardConfig(Section):
     stepsearch: StepSearchConfig = Field(StepSearchConfig(), description="Of that semantics.")
 
 
+class GuardConfig(Section):
+    """When a training job is ended early: loss, KL, entropy or gradient norm not a finite number, or a collapse.
+
+    A figure's smoothed value is its mean over `window` steps; it is compared with the run's own best before.
+    """
+
+    enabled: bool = Field(True, description="false: only a step full of infrastructure failures ends a job early.")
+    window: int = Field(5, ge=1, description="Steps of the moving mean.")
+    reward: float = Field(0.5, gt=0, description="Share of its best smoothed reward that a run may lose (0.1 always).")
+    well_formed: float = Field(0.5, gt=0, description="Share of its best well-formed share that a run may lose.")
+    entropy: float = Field(0.98, gt=0, description="Share of its highest smoothed entropy that a run may lose.")
+    gibberish: float = Field(
+        0.5, gt=0, le=1, description="Smoothed share of episodes without any tag, where it was once below half of this."
+    )
+    failures: float = Field(
+        0.5, ge=0, le=1, description="Share of a step's episodes that may be lost to infrastructure failures."
+    )
+
+
 class TrainingConfig(Section):
     """Training with veRL: reinforcement learning, or supervised learning from demonstrations."""
 
@@ -281,6 +300,7 @@ class TrainingConfig(Section):
     rejection_keep: Literal["all", "one"] = Field(
         "all", description="Which correct, well-formed episodes of a prompt are learned from: all, or the first one."
     )
+    guard: GuardConfig = Field(GuardConfig(), description="What ends a job early.")
 
 
 class JudgeConfig(Section):

@@ -114,7 +114,8 @@ def arm_names(config_dir: Path = CONFIG_DIR) -> list[str]:
 def load_arm(study: StudyConfig, name: str, config_dir: Path = CONFIG_DIR) -> ArmConfig:
     """The overlay config/arms/{name}.yaml merged over the study's agent, reward and training sections.
 
-    What the study says in arm_overrides of this arm alone is merged over that. A `policy_of` that names no arm which is trained itself is a ConfigError.
+    What the study says in arm_overrides of this arm alone is merged over that. A `policy_of` that names no arm which is
+    trained itself is a ConfigError.
     """
     arm = _merged_arm(study, name, "arms", config_dir)
     if arm.policy_of:

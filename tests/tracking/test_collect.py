@@ -19,7 +19,7 @@ from real_study import TRACKING as SETTINGS
 from parallelsearch import cli
 from parallelsearch.errors import DataError
 from parallelsearch.evaluation.episodes import read_episodes, read_provenance, read_rows, write_episodes
-from parallelsearch.files import read_json, write_text
+from parallelsearch.files import read_json, write_json, write_text
 from parallelsearch.paths import Results
 from parallelsearch.tracking.collect import collect
 from parallelsearch.tracking.store import Store, create, open_store
@@ -122,6 +122,25 @@ def test_a_run_that_went_on_is_updated_in_place_and_finished_when_it_is_complete
     assert (after["run_id"], after["action"]) == (before["run_id"], "updated")
     assert store.client.get_run(after["run_id"]).info.status == "FINISHED"
     assert sorted(p.step for p in store.client.get_metric_history(after["run_id"], "em")) == list(range(1, 21))
+
+
+def test_a_run_that_the_guard_ended_is_failed_with_the_reason_until_it_goes_on(results: Results, store: Store) -> None:
+    folder = results.train("parallelsearch", 0)
+    shutil.rmtree(results.root / "eval" / "parallelsearch")
+    (folder / "done.json").rename(folder / "kept.json")
+    reason = "actor/grad_norm is nan at step 20"
+    write_json(folder / "failed.json", {"kind": "diverged", "reason": reason, "step": 20})
+    ended = {run["arm"]: run for run in collect(results.root, SETTINGS)["runs"]}["parallelsearch"]
+    run = store.client.get_run(ended["run_id"])
+    assert (ended["complete"], ended["failure"]) == (False, reason)
+    assert (run.info.status, run.data.tags["failure"]) == ("FAILED", reason)
+    assert "run/failed.json" in {entry.path for entry in store.client.list_artifacts(ended["run_id"], "run")}
+
+    (folder / "failed.json").unlink()
+    gone_on = {run["arm"]: run for run in collect(results.root, SETTINGS)["runs"]}["parallelsearch"]
+    run = store.client.get_run(gone_on["run_id"])
+    assert (run.info.run_id, run.info.status) == (ended["run_id"], "RUNNING")
+    assert "failure" not in run.data.tags
 
 
 def test_a_run_trained_again_replaces_the_old_one(results: Results, store: Store) -> None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 
 import pytest
 import yaml
 
 from parallelsearch.errors import DataError
+from parallelsearch.training.commands import _inputs
 from parallelsearch.training.run_folder import MetricsLog, finish_run, policy_folder, read_metrics, start_run
 
 
@@ -60,3 +62,28 @@ def test_only_a_complete_run_has_a_policy(tmp_path) -> None:
     done = json.loads((tmp_path / "done.json").read_text())
     assert done["inputs"] == {"index": "abc"}
     assert {"verl", "torch", "transformers", "python"} <= set(done["versions"])
+
+
+def test_a_run_goes_on_only_with_the_same_policy_index_and_questions(tmp_path) -> None:
+    """Every shard of a policy counts, not only its first."""
+    (tmp_path / "policy").mkdir()
+    (tmp_path / "index").mkdir()
+    (tmp_path / "index" / "manifest.json").write_text('{"sha256": "of the index"}')
+    files = [tmp_path / "policy" / f"model-0000{number}-of-00002.safetensors" for number in (1, 2)]
+    files.append(tmp_path / "nq.train.parquet")
+    for path in files:
+        path.write_text(path.name)
+
+    def inputs() -> dict[str, str]:
+        return _inputs(str(tmp_path / "policy"), tmp_path / "index", [files[2]])
+
+    before = inputs()
+    hashes = [hashlib.sha256(path.name.encode()).hexdigest() for path in files]
+    expected = {"policy": "+".join(hashes[:2]), "index": "of the index", "questions/nq.train.parquet": hashes[2]}
+    assert before == expected
+    start_run(tmp_path / "seed0", {"seed": 0, "inputs": before})
+    for path in files:
+        path.write_text("changed")
+        start_run(tmp_path / "seed0", {"seed": 0, "inputs": inputs()})
+    assert len(list(tmp_path.glob("seed0.superseded-*"))) == 3
+    assert _inputs("some/model", tmp_path / "index", [])["policy"] == "some/model"  # of a hub that is not at hand

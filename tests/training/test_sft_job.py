@@ -33,7 +33,7 @@ def log(metrics: SupervisedMetrics, *steps: int) -> None:
 def test_a_steps_row_has_verls_figures_and_the_facts_of_the_demonstrations(tmp_path: Path) -> None:
     metrics = SupervisedMetrics(tmp_path, 0, {"sampled/kept": 31})
     log(metrics, 1, 2)
-    metrics.collect(lambda row: None)
+    list(metrics.collect())
     expected = {"loss": 2.5, "learning_rate": 0.001, "tokens": 557.0, "seconds": 0.25, "sampled/kept": 31}
     assert read_metrics(tmp_path / "metrics.jsonl") == [{"step": step, **expected} for step in (1, 2)]
 
@@ -41,11 +41,11 @@ def test_a_steps_row_has_verls_figures_and_the_facts_of_the_demonstrations(tmp_p
 def test_steps_after_the_last_checkpoint_are_logged_anew(tmp_path: Path) -> None:
     metrics = SupervisedMetrics(tmp_path, 0, {})
     log(metrics, 1, 2, 3)
-    metrics.collect(lambda row: None)
+    list(metrics.collect())
     resumed = SupervisedMetrics(tmp_path, 2, {})
     assert resumed.first_step == 3
     log(resumed, 3)
-    resumed.collect(lambda row: None)
+    list(resumed.collect())
     assert [row["step"] for row in read_metrics(tmp_path / "metrics.jsonl")] == [1, 2, 3]
 
 

@@ -13,9 +13,11 @@ from transformers import AutoModelForCausalLM
 
 from parallelsearch.config import ArmConfig
 from parallelsearch.config_files import load_arm, load_study
+from parallelsearch.training.checkpoints import Checkpoints
 from parallelsearch.training.policy import build_policy, save_policy, train_tokenizer
+from parallelsearch.training.policy_export import export_policy
 from parallelsearch.training.token_rows import TokenRow, write_token_rows
-from parallelsearch.training.verl_job import export_policy, finished_steps, job_environment
+from parallelsearch.training.verl_job import job_environment
 from parallelsearch.training.verl_sft_config import sft_overrides
 
 pytest.importorskip("verl")
@@ -83,8 +85,9 @@ def test_the_first_loss_is_the_mean_over_the_learned_tokens_alone(job: Path) -> 
 
 
 def test_the_steps_leave_a_policy_that_gives_the_rows_a_higher_probability(job: Path) -> None:
-    assert finished_steps(job / "checkpoints") == STEPS
-    export_policy(job / "checkpoints" / f"global_step_{STEPS}" / "huggingface", job / "policy")
+    checkpoints = Checkpoints(job / "checkpoints", ranks=1, supervised=True)
+    assert checkpoints.latest == STEPS
+    export_policy(checkpoints.policy(STEPS), job / "policy")
 
     def learned(policy: Path) -> float:
         pairs = [(log_probs(policy, row.input_ids), torch.tensor(row.loss_mask[1:])) for row in ROWS]

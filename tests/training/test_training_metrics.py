@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
 
 import pytest
@@ -67,23 +68,59 @@ def test_rows_come_as_steps_finish_and_a_resumed_run_rewrites_later_ones(tmp_pat
     (tmp_path / "data").mkdir()
     seen: list[int] = []
     metrics = TrainingMetrics(tmp_path, finished_steps=0)
-    metrics.collect(lambda row: seen.append(row["step"]))
+    seen += [row["step"] for row in metrics.collect()]
     write_run(tmp_path, metrics, [1, 2])
-    metrics.collect(lambda row: seen.append(row["step"]))
+    seen += [row["step"] for row in metrics.collect()]
     write_run(tmp_path, metrics, [3])
     with metrics.verl_log.open("a") as stream:
         stream.write('{"step": 4, "da')  # the process was killed here
-    metrics.collect(lambda row: seen.append(row["step"]))
+    seen += [row["step"] for row in metrics.collect()]
     assert seen == [1, 2, 3]
 
     resumed = TrainingMetrics(tmp_path, finished_steps=2)  # the last checkpoint was that of step 2
     assert resumed.first_step == 3
     assert [row["step"] for row in read_metrics(tmp_path / "metrics.jsonl")] == [1, 2]
     write_run(tmp_path, resumed, [3])
-    resumed.collect(lambda row: seen.append(row["step"]))
+    list(resumed.collect())
     rows = read_metrics(tmp_path / "metrics.jsonl")
     assert [row["step"] for row in rows] == [1, 2, 3]
     assert rows[-1]["episodes"] == 1
     assert rows[-1]["seconds"] == 2.5
     assert rows[-1]["actor/entropy"] == 0.3
     assert "val-aux/x" not in rows[-1]
+
+
+def test_a_figure_that_verl_could_not_write_is_not_a_number(tmp_path) -> None:
+    """veRL's log is JSON without NaN: a loss that is not a finite number stands there as null."""
+    (tmp_path / "data").mkdir()
+    metrics = TrainingMetrics(tmp_path, finished_steps=0)
+    write_run(tmp_path, metrics, [1])
+    with metrics.verl_log.open("a") as stream:
+        stream.write('{"step": 2, "data": {"timing_s/step": 2.5, "actor/grad_norm": null, "val-aux/x": null}}\n')
+    rows = list(metrics.collect())
+    assert "actor/grad_norm" not in rows[0] and math.isnan(rows[1]["actor/grad_norm"])
+    assert "val-aux/x" not in rows[1]
+
+
+def test_entropy_is_estimated_from_the_sampled_tokens_and_gibberish_counted() -> None:
+    means = episode_means(
+        [
+            record(1, "a", log_prob=-30.0, model_tokens=40, tagged=True),
+            record(1, "b", log_prob=-50.0, model_tokens=60, tagged=False),
+            record(1, "c", log_prob=-99.0, model_tokens=9, stop_reason="retriever_error", tagged=False),
+        ]
+    )
+    assert means["entropy"] == pytest.approx(0.8)  # (30 + 50) / (40 + 60)
+    assert means["gibberish"] == 0.5
+    assert "entropy" not in episode_means([record(1, "a")])  # of a run that did not record it
+
+
+def test_a_step_that_verl_did_not_live_to_log_is_still_known_by_its_episodes(tmp_path) -> None:
+    (tmp_path / "data").mkdir()
+    metrics = TrainingMetrics(tmp_path, finished_steps=0)
+    write_run(tmp_path, metrics, [1])
+    assert [row["step"] for row in metrics.collect()] == [1]
+    assert metrics.unlogged() is None
+    with (tmp_path / "records" / "worker-1.jsonl").open("a") as stream:
+        stream.write(json.dumps(record(2, "2/a", stop_reason="retriever_error")) + "\n")
+    assert metrics.unlogged() == {"step": 2, "episodes": 1, "failures": 1}

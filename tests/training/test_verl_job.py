@@ -1,4 +1,4 @@
-"""What surrounds veRL's process: its data file, its checkpoints' marks, the policy it leaves, and its end."""
+"""What surrounds veRL's process: its data file and its environment."""
 
 from __future__ import annotations
 
@@ -7,17 +7,14 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
-import torch
-from transformers import AutoModelForCausalLM
 
 from parallelsearch.config_files import load_arm, load_study
 from parallelsearch.corpus.passages import Corpus, build_corpus
-from parallelsearch.errors import DataError, TrainingError
+from parallelsearch.errors import DataError
 from parallelsearch.records import Question, Structure
 from parallelsearch.retrieval.indexes.parts import corpus_part
 from parallelsearch.training.agent_loop import question_of
-from parallelsearch.training.policy import build_policy, save_policy, train_tokenizer
-from parallelsearch.training.verl_job import export_policy, finished_steps, gold_of, job_environment, write_data
+from parallelsearch.training.verl_job import CPU_PLUGIN, gold_of, job_environment, write_data
 
 CONFIG = Path(__file__).resolve().parents[2] / "config"
 STUDY = load_study(config_dir=CONFIG)
@@ -68,49 +65,17 @@ def test_gold_paragraphs_stand_in_the_rows_of_an_arm_that_reads_them(tmp_path, i
         gold_of(arm, index, asked[1:])
 
 
-def test_the_last_complete_checkpoint_counts(tmp_path) -> None:
-    assert finished_steps(tmp_path) == 0
-    (tmp_path / "latest_checkpointed_iteration.txt").write_text("20")
-    assert finished_steps(tmp_path) == 20
-
-
-@pytest.fixture
-def checkpoint(tmp_path) -> Path:
-    tokenizer = train_tokenizer(["Which city is larger?"] * 3, 320)
-    model = build_policy(STUDY.policy.model_copy(update={"hidden_size": 16, "layers": 1, "heads": 2}), tokenizer, 0)
-    save_policy(model, tokenizer, tmp_path / "huggingface")
-    return tmp_path / "huggingface"
-
-
-def test_an_exported_policy_gives_the_checkpoints_logits(checkpoint: Path, tmp_path) -> None:
-    export_policy(checkpoint, tmp_path / "policy")
-    ids = torch.tensor([[5, 6, 7, 8]])
-    before, after = (
-        AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)(ids).logits
-        for folder in (checkpoint, tmp_path / "policy")
-    )
-    torch.testing.assert_close(after, before, rtol=0, atol=0)
-    assert json.loads((tmp_path / "policy" / "config.json").read_text())["dtype"] == "float32"
-
-
-def test_weights_that_are_not_numbers_leave_no_policy(checkpoint: Path, tmp_path) -> None:
-    model = AutoModelForCausalLM.from_pretrained(checkpoint, dtype=torch.float32)
-    with torch.no_grad():
-        model.model.norm.weight[0] = float("nan")
-    model.save_pretrained(checkpoint)
-    with pytest.raises(TrainingError, match="not finite numbers; the training diverged"):
-        export_policy(checkpoint, tmp_path / "policy")
-    assert not (tmp_path / "policy").exists()
-
-
-def test_a_checkpoint_without_weights_is_refused(tmp_path) -> None:
-    with pytest.raises(TrainingError, match="holds no weights; delete the run's checkpoints"):
-        export_policy(tmp_path, tmp_path / "policy")
-
-
 def test_a_jobs_processes_keep_their_compiled_modules(monkeypatch, tmp_path) -> None:
     """Where a container forbids them, each of about ten processes would compile all of veRL and PyTorch anew."""
     monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")
     arm = load_arm(load_study(), "search-r1")
 
     assert "PYTHONDONTWRITEBYTECODE" not in job_environment(arm, tmp_path / "metrics.jsonl")
+
+
+def test_the_users_own_modules_are_imported_after_the_cpu_platform(monkeypatch, tmp_path) -> None:
+    arm = load_arm(load_study(), "search-r1")
+    monkeypatch.delenv("VERL_USE_EXTERNAL_MODULES", raising=False)
+    assert job_environment(arm, tmp_path)["VERL_USE_EXTERNAL_MODULES"] == CPU_PLUGIN
+    monkeypatch.setenv("VERL_USE_EXTERNAL_MODULES", "my.probe")
+    assert job_environment(arm, tmp_path)["VERL_USE_EXTERNAL_MODULES"] == f"{CPU_PLUGIN},my.probe"

@@ -189,3 +189,11 @@ def test_the_slurm_profile_plans_the_papers_study_with_its_gpus_and_without_any_
 @pytest.mark.parametrize("study", ["smoke", "laptop-3seeds"])
 def test_every_shipped_study_plans(checkout: Checkout, study: str) -> None:
     assert checkout.plan("all", "--configfile", f"config/{study}.yaml").counts["geoworld"] == 1
+
+
+def test_a_cell_of_the_ablation_grid_over_the_papers_study_is_a_target(checkout: Checkout) -> None:
+    studies = ("--configfile", "config/paper.yaml", "config/ablations.yaml", "--")
+    plan = checkout.plan(*studies, "results-paper/eval/alpha-1/seed0/hotpotqa.dev/episodes.parquet")
+    assert {"train alpha-1 0", "evaluate alpha-1 0"} <= plan.jobs
+    assert plan.counts["train"] == 1
+    assert checkout.plan(*studies, "all").counts["train"] == 14

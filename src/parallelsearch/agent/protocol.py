@@ -102,6 +102,11 @@ def parse_generation(text: str, tags: Tags = SEARCH_R1) -> ParsedGeneration:
     return ParsedGeneration(action, think, search_text, sub_queries, answer, exact)
 
 
+def has_tag(text: str, tags: Tags = SEARCH_R1) -> bool:
+    """True for a text with at least one tag of the protocol, wherever it stands; text without any is gibberish."""
+    return tags.any.search(text) is not None
+
+
 def is_well_formed(turns: Sequence[Turn], tags: Tags = SEARCH_R1) -> bool:
     """True when the whole episode reads `(think search information)* think answer` with only white space between.
 

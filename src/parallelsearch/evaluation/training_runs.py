@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,10 @@ from parallelsearch.training.run_folder import read_metrics
 
 @dataclass(frozen=True)
 class TrainingRun:
-    """One arm and seed: `metrics` has one mapping a step, in order; `done` is {} until the run is complete."""
+    """One arm and seed: `metrics` has one mapping a step, in order; `done` is {} until the run is complete.
+
+    `failed` is what failed.json says of a run that was ended early, {} otherwise.
+    """
 
     arm: str
     seed: int
@@ -23,6 +26,7 @@ class TrainingRun:
     config: dict[str, Any]
     metrics: list[dict[str, Any]]
     done: dict[str, Any]
+    failed: dict[str, Any] = field(default_factory=dict)
 
     @property
     def complete(self) -> bool:
@@ -46,7 +50,9 @@ class TrainingRun:
 def read_run(folder: Path) -> TrainingRun:
     """The run in `folder` (train/{arm}/seed{n}). Without done.json it is incomplete; a half last line is left out."""
     folder = Path(folder)
-    done = read_json(folder / "done.json") if (folder / "done.json").is_file() else {}
+    done, failed = (
+        read_json(folder / name) if (folder / name).is_file() else {} for name in ("done.json", "failed.json")
+    )
     arm, seed = done.get("arm", folder.parent.name), done.get("seed", folder.name.removeprefix("seed"))
     try:
         seed = int(seed)
@@ -59,6 +65,7 @@ def read_run(folder: Path) -> TrainingRun:
         config=read_yaml(folder / "config.yaml"),
         metrics=_read_metrics(folder / "metrics.jsonl", complete=bool(done)),
         done=done,
+        failed=failed,
     )
 
 

@@ -43,6 +43,7 @@ def collect(root: Path, settings: TrackingConfig) -> dict[str, Any]:
                     "run_id": run.run_id,
                     "action": run.action,
                     "complete": record.complete,
+                    "failure": record.failure,
                     "metrics": run.metrics,
                     "traces": len(trace_ids(store, run.run_id)),
                 }

@@ -37,7 +37,8 @@ def collect(
 
     summary = collect_results(results, from_json(TrackingConfig, settings, "--settings"))
     for run in summary["runs"]:
-        state = "" if run["complete"] else ", not complete"
+        ended = f", ended early: {run['failure']}" if run["failure"] else ", not complete"
+        state = "" if run["complete"] else ended
         typer.echo(f"{run['arm']} seed {run['seed']}: {run['action']}, {run['traces']} traces{state}")
     for failure in summary["failed_traces"]:
         typer.echo(f"trace not written: {failure}", err=True)

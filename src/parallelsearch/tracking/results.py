@@ -51,10 +51,15 @@ class ArmResult:
         return bool(self.episodes) and (self.training is None or self.training.complete)
 
     @property
+    def failure(self) -> str:
+        """Why the training was ended early; '' where it was not."""
+        return str(self.training.failed.get("reason", "")) if self.training is not None else ""
+
+    @property
     def files(self) -> list[Path]:
         """Every file the record is made from."""
         own = [] if self.training is None else [
-            self.training.folder / name for name in ("config.yaml", "metrics.jsonl", "done.json")
+            self.training.folder / name for name in ("config.yaml", "metrics.jsonl", "done.json", "failed.json")
         ]  # fmt: skip
         return [path for path in (*own, *self.episodes, *self.published_episodes) if path.is_file()]
 

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 KEY = "parallelsearch.key"
 CONTENT = "parallelsearch.content"
 TRACES = "parallelsearch.traces"
+FAILURE = "failure"  # why a training was ended early
 METRICS_PER_BATCH, PARAMETERS_PER_BATCH, TAGS_PER_BATCH = 800, 100, 100  # MLflow takes 1000 items in one call
 T = TypeVar("T")
 
@@ -63,6 +64,8 @@ def write_run(store: Store, result: ArmResult) -> Written:
     new = [metric for metric in curve if (metric.key, metric.step) not in known]
     new += _final_metrics(result)
     log(store, run.info.run_id, new, parameters(result), tags(result))
+    if FAILURE in run.data.tags and not result.failure:  # the run has gone on since
+        store.client.delete_tag(run.info.run_id, FAILURE)
     for path in result.files:
         if path.suffix != ".parquet":
             store.client.log_artifact(run.info.run_id, str(path), "run")
@@ -107,6 +110,7 @@ def tags(result: ArmResult) -> dict[str, str]:
         "config_sha256": result.config_sha256,
         "mlflow.source.name": "parallelsearch",
         "mlflow.note.content": str(result.config.get("description", "")),
+        FAILURE: result.failure,
     }
     done = result.training.done if result.training else {}
     values |= {f"input.{sanitised(name)}": str(text) for name, text in done.get("inputs", {}).items()}
@@ -170,6 +174,8 @@ def _stored_curve(store: Store, run: Run, curve: Iterable[Metric]) -> dict[tuple
 def _set_status(store: Store, run_id: str, result: ArmResult) -> None:
     if result.complete:
         store.client.set_terminated(run_id, "FINISHED", end_time=_newest(result))
+    elif result.failure:
+        store.client.set_terminated(run_id, "FAILED", end_time=_newest(result))
     else:
         store.client.update_run(run_id, status="RUNNING")
 

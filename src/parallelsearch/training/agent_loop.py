@@ -20,6 +20,8 @@ from verl.experimental.agent_loop.agent_loop import AgentLoopBase, AgentLoopMetr
 
 from parallelsearch.agent.engine import FinishReason, Generation, Sampling
 from parallelsearch.agent.episode import Rollout, run_episode
+from parallelsearch.agent.protocol import has_tag
+from parallelsearch.agent.tags import TAG_SETS
 from parallelsearch.answers import exact_match
 from parallelsearch.config import AgentConfig, RewardConfig, Section
 from parallelsearch.errors import EngineError
@@ -192,7 +194,9 @@ def write_record(
         "llm_calls": episode.llm_calls,
         "searches": episode.searches,
         "well_formed": episode.well_formed,
+        "tagged": any(has_tag(turn.text, TAG_SETS[settings.agent.tags]) for turn in episode.turns),
         "stop_reason": episode.stop_reason,
+        "log_prob": sum(rollout.log_probs),
         "model_tokens": sum(rollout.trains_on),
         "response_tokens": len(rollout.response_ids),
         "seconds": episode.seconds,

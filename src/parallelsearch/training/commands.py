@@ -59,10 +59,12 @@ def train(
     questions: Annotated[list[Path], typer.Option(help="Question file; repeatable.")],
     settings: Annotated[str, typer.Option(help="JSON object: the arm, complete.")],
     seed: Annotated[int, typer.Option(help="Seed.")] = 0,
+    force: Annotated[bool, typer.Option(help="Go on with a run that was ended because it diverged.")] = False,
 ) -> None:
     """Trains one arm with veRL; writes policy/, metrics.jsonl, config.yaml and done.json."""
     from parallelsearch.questions.store import read_questions
     from parallelsearch.training.algorithms import train_arm
+    from parallelsearch.training.failed_run import clear_failure
     from parallelsearch.training.policy import local_policy
     from parallelsearch.training.run_folder import finish_run, start_run
     from parallelsearch.training.verl_job import clear_checkpoints
@@ -72,6 +74,7 @@ def train(
     inputs = _inputs(start, index, questions)
     full = {**config.model_dump(), "seed": seed, "inputs": inputs}
     start_run(out, full)
+    clear_failure(out, force)
     started = time.monotonic()
     asked = [question for path in questions for question in read_questions(path)]
     metrics = train_arm(out, config, seed, start, index, asked, on_step=_print_step, on_chunk=_print_chunk)
@@ -104,7 +107,7 @@ def _inputs(policy: str, index: Path, questions: list[Path]) -> dict[str, str]:
 
     weights = sorted(Path(policy).glob("*.safetensors")) if Path(policy).is_dir() else []
     return {
-        "policy": sha256(weights[0]) if weights else policy,
+        "policy": "+".join(map(sha256, weights)) or policy,
         "index": read_json(index / "manifest.json")["sha256"],
         **{f"questions/{path.name}": sha256(path) for path in questions},
     }

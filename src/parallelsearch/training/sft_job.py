@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import random
 import sys
-import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import cycle, islice
 from pathlib import Path
@@ -17,15 +16,17 @@ from typing import Any
 from parallelsearch.config import ArmConfig
 from parallelsearch.errors import TrainingError
 from parallelsearch.records import Question
+from parallelsearch.training.checkpoints import Checkpoints
 from parallelsearch.training.child_process import log_tail, running_child
+from parallelsearch.training.failed_run import end_run
+from parallelsearch.training.guard import Guard
+from parallelsearch.training.policy_export import export_policy
 from parallelsearch.training.token_rows import TokenRow, answer_rows, read_token_rows, write_token_rows
 from parallelsearch.training.training_metrics import TrainingMetrics
 from parallelsearch.training.verl_job import (
-    POLL_SECONDS,
-    export_policy,
-    finished_steps,
     hydra_folder,
     job_environment,
+    watch,
 )
 from parallelsearch.training.verl_sft_config import compose_sft, sft_overrides
 
@@ -82,25 +83,26 @@ def train_on_rows(
     refuses a setting.
     """
     folder, policy, steps = folder.resolve(), str(Path(policy).resolve()), arm.training.steps
-    data, checkpoints, log = folder / "data" / "train.parquet", folder / "checkpoints", folder / "verl.log"
-    arguments = sft_overrides(arm, policy, data, checkpoints)
+    data, log = folder / "data" / "train.parquet", folder / "verl.log"
+    checkpoints = Checkpoints(folder / "checkpoints", ranks=arm.training.gpus_per_node, supervised=True)
+    arguments = sft_overrides(arm, policy, data, checkpoints.folder)
     written = _write_batches(data, rows, arm.training.batch_size)
-    metrics = SupervisedMetrics(folder, finished_steps(checkpoints), {"demonstrations": written, **facts})
+    metrics = SupervisedMetrics(folder, checkpoints.clean(), {"demonstrations": written, **facts})
     if metrics.first_step <= steps:
+        checkpoints.require_room(Path(policy))
         program = ("-m", "parallelsearch.training.verl_sft", *arguments, *hydra_folder(folder))
         command = torchrun(arm.training.gpus_per_node, *program)
         with running_child(command, log, job_environment(arm, metrics.verl_log)) as process:
-            while process.poll() is None:
-                time.sleep(POLL_SECONDS)
-                metrics.collect(on_step)
-            metrics.collect(on_step)
-        if process.returncode != 0 or finished_steps(checkpoints) < steps:
+            verdict = watch(process, metrics, Guard(arm.training, metrics.earlier), checkpoints, on_step)
+        if verdict:
+            raise end_run(folder, checkpoints, verdict)
+        if process.returncode != 0 or checkpoints.latest < steps:
             compose_sft(arguments)  # a setting that veRL refuses has an error of its own
             raise TrainingError(
-                f"veRL ended with exit code {process.returncode} after {finished_steps(checkpoints)} saved of {steps}"
+                f"veRL ended with exit code {process.returncode} after {checkpoints.latest} saved of {steps}"
                 f" steps; the end of {log}:\n{log_tail(log)}"
             )
-    export_policy(checkpoints / f"global_step_{steps}" / "huggingface", folder / "policy")
+    export_policy(checkpoints.policy(steps), folder / "policy")
     return metrics.last
 
 

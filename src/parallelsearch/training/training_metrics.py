@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import json
+import math
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from statistics import fmean
 from typing import Any
 
 from parallelsearch.records import StopReason, Structure
-from parallelsearch.training.run_folder import MetricsLog
+from parallelsearch.training.run_folder import MetricsLog, read_metrics
 
 _BY_STRUCTURE = (Structure.PARALLEL, Structure.SEQUENTIAL, Structure.MIXED, Structure.SINGLE)
 _KEPT_PREFIXES = ("actor/", "critic/", "training/", "timing_s/", "perf/", "response_length/", "rollout_corr/")
@@ -24,14 +25,15 @@ class TrainingMetrics:
         self.last: dict[str, Any] = {}
         self._records = folder / "records"
         self._log = MetricsLog(folder / "metrics.jsonl", keep_up_to=finished_steps)
+        self.earlier = read_metrics(folder / "metrics.jsonl")  # rows of the steps before
         self.verl_log = folder / "data" / f"verl-metrics-from-{self.first_step}.jsonl"
         self.verl_log.unlink(missing_ok=True)
         for path in self._records.glob("*.jsonl"):
             _drop_later_steps(path, finished_steps)
         self._read = 0
 
-    def collect(self, on_step: Callable[[dict[str, Any]], None]) -> None:
-        """Writes the rows of steps veRL has logged since the last call; `on_step` sees each."""
+    def collect(self) -> Iterator[dict[str, Any]]:
+        """Writes and yields the rows of the steps veRL has logged since the last call."""
         if not self.verl_log.exists():
             return
         lines = self.verl_log.read_bytes().split(b"\n")[:-1]
@@ -43,7 +45,13 @@ class TrainingMetrics:
                 continue
             self.last = {"step": step, **self.figures(step, row["data"])}
             self._log.append(self.last)
-            on_step(self.last)
+            yield self.last
+
+    def unlogged(self) -> dict[str, Any] | None:
+        """Means over the episodes of the step after the last logged one; None where it has none."""
+        step = int(self.last["step"]) + 1 if self.last else self.first_step
+        records = self._episodes(step)
+        return {"step": step, **episode_means(records)} if records else None
 
     def figures(self, step: int, data: dict[str, Any]) -> dict[str, float]:
         """The figures of a step, `data` being what veRL logged of it."""
@@ -79,15 +87,20 @@ def episode_means(records: Sequence[dict[str, Any]]) -> dict[str, float]:
                 f"well_formed{suffix}": fmean(record["well_formed"] for record in group),
                 f"response_tokens{suffix}": fmean(record["response_tokens"] for record in group),
                 f"model_tokens{suffix}": fmean(record["model_tokens"] for record in group),
+                f"gibberish{suffix}": fmean(not record.get("tagged", True) for record in group),
             }
+    sampled = [record for record in counted if "log_prob" in record]
+    if tokens := sum(record["model_tokens"] for record in sampled):
+        # Of sampled tokens: the mean of -log p is an unbiased estimate of the entropy at the sampling temperature.
+        means["entropy"] = -sum(record["log_prob"] for record in sampled) / tokens
     return means
 
 
 def _verl_means(data: dict[str, Any]) -> dict[str, float]:
     kept = {
-        key: float(value)
+        key: math.nan if value is None else float(value)  # its log says null for what is not a finite number
         for key, value in data.items()
-        if key.startswith(_KEPT_PREFIXES) and isinstance(value, int | float)
+        if key.startswith(_KEPT_PREFIXES) and (value is None or isinstance(value, int | float))
     }
     return {"seconds": kept.get("timing_s/step", 0.0), **kept}
 

@@ -64,7 +64,8 @@ def compose(arguments: list[str]) -> DictConfig:
         with initialize_config_dir(config_dir=str(folder), version_base=None):
             config = hydra_compose("ppo_trainer", overrides=arguments)
         validate_config(config, use_reference_policy=need_reference_policy(config), use_critic=need_critic(config))
-        for section in (config.actor_rollout_ref.actor, config.actor_rollout_ref.rollout, config.critic):
+        sections = [config.actor_rollout_ref.actor, config.actor_rollout_ref.rollout]
+        for section in [*sections, config.critic] if need_critic(config) else sections:
             omega_conf_to_dataclass(section)
     except (HydraException, AssertionError, ValueError, TypeError) as error:
         sentence = " ".join(str(error).split())
@@ -171,8 +172,6 @@ def _trainer(arm: ArmConfig, files: JobFiles) -> dict[str, Any]:
         "trainer.val_before_train": False,
         "trainer.resume_mode": "auto",
         "trainer.default_local_dir": files.checkpoints,
-        "trainer.max_actor_ckpt_to_keep": 2,
-        "trainer.max_critic_ckpt_to_keep": 2,
     }
 
 

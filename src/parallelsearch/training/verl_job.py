@@ -1,7 +1,8 @@
 """One training job: data for veRL, its process, its metrics as they come, and the policy it leaves.
 
 The run's folder keeps it all: config.yaml, verl.log, checkpoints/, records/ (one line an episode), metrics.jsonl and,
-last, policy/ and done.json. A job that was killed goes on from its last checkpoint.
+last, policy/ and done.json; or failed.json and policy-last-good/, where the guard ended the job. A job that was killed
+goes on from its last complete checkpoint.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import dataclasses
 import json
 import os
 import shutil
+import subprocess
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -26,11 +28,17 @@ from parallelsearch.files import MANIFEST, read_json, replacing, write_json, wri
 from parallelsearch.records import Question
 from parallelsearch.retrieval.indexes.parts import open_corpus
 from parallelsearch.rewards.stepsearch import passage_text
+from parallelsearch.training.checkpoints import Checkpoints
 from parallelsearch.training.child_process import log_tail, running_child
+from parallelsearch.training.failed_run import LAST_GOOD, end_run
+from parallelsearch.training.guard import Guard, Verdict
+from parallelsearch.training.policy_export import export_policy
 from parallelsearch.training.training_metrics import TrainingMetrics
 from parallelsearch.training.verl_config import AGENT_NAME, JobFiles, compose, overrides
 
 POLL_SECONDS = 0.5
+CPU_PLUGIN = "parallelsearch.training.verl_cpu.plugin"
+EXTERNAL_MODULES = "VERL_USE_EXTERNAL_MODULES"  # what veRL imports in each process; the user's own are kept
 
 
 def run_job(
@@ -46,7 +54,8 @@ def run_job(
 ) -> dict[str, Any]:
     """Trains `policy` (a folder, or a published model's name) until arm.training.steps; returns the last metrics.
 
-    Raises TrainingError, with the end of veRL's log, when the job fails, and ConfigError when veRL refuses a setting.
+    Raises TrainingError when the job fails (with the end of veRL's log) or the guard ends it (see failed_run),
+    ConfigError when veRL refuses a setting, ResourceError when the disk is too small for the checkpoints to come.
     """
     folder = folder.resolve()
     files = JobFiles(
@@ -61,23 +70,50 @@ def run_job(
     write_data(files.train_data, arm, questions, gold)
     write_data(files.validation_data, arm, questions[:1], gold[:1])
     _write_loop_settings(folder, files, arm, seed, index, retriever_url)
-    metrics = TrainingMetrics(folder, finished_steps(files.checkpoints))
-    if metrics.first_step <= arm.training.steps:
+    training = arm.training
+    checkpoints = Checkpoints(
+        files.checkpoints, ranks=training.nodes * training.gpus_per_node, critic=training.algorithm == "ppo"
+    )
+    metrics = TrainingMetrics(folder, checkpoints.clean())
+    if metrics.first_step <= training.steps:
+        checkpoints.require_room(Path(files.policy))
         (folder / "records").mkdir(exist_ok=True)
         command = [sys.executable, "-m", "verl.trainer.main_ppo", *arguments, *hydra_folder(folder)]
         with running_child(command, folder / "verl.log", job_environment(arm, metrics.verl_log)) as process:
-            while process.poll() is None:
-                time.sleep(POLL_SECONDS)
-                metrics.collect(on_step)
-            metrics.collect(on_step)
-        if process.returncode != 0 or finished_steps(files.checkpoints) < arm.training.steps:
+            verdict = watch(process, metrics, Guard(training, metrics.earlier), checkpoints, on_step)
+        if verdict:
+            raise end_run(folder, checkpoints, verdict)
+        if process.returncode != 0 or checkpoints.latest < training.steps:
             compose(arguments)  # a setting that veRL refuses has an error of its own
             raise TrainingError(
-                f"veRL ended with exit code {process.returncode} after {finished_steps(files.checkpoints)} saved of"
-                f" {arm.training.steps} steps; the end of {folder / 'verl.log'}:\n{log_tail(folder / 'verl.log')}"
+                f"veRL ended with exit code {process.returncode} after {checkpoints.latest} saved of"
+                f" {training.steps} steps; the end of {folder / 'verl.log'}:\n{log_tail(folder / 'verl.log')}"
             )
-    export_policy(files.checkpoints / f"global_step_{arm.training.steps}" / "actor" / "huggingface", folder / "policy")
+    export_policy(checkpoints.policy(training.steps), folder / "policy")
     return metrics.last
+
+
+def watch(
+    process: subprocess.Popen[bytes],
+    metrics: TrainingMetrics,
+    guard: Guard,
+    checkpoints: Checkpoints,
+    on_step: Callable[[dict[str, Any]], None],
+) -> Verdict | None:
+    """Follows the job until it has ended, or has to: then the guard's verdict."""
+    running = True
+    while running:
+        running = process.poll() is None
+        for row in metrics.collect():
+            on_step(row)
+            if verdict := guard.see(row):
+                return verdict
+        checkpoints.prune(guard.good_before)
+        if running:
+            time.sleep(POLL_SECONDS)
+    # A step of nothing but failures may end veRL before it has logged anything.
+    unlogged = metrics.unlogged() if process.returncode else None
+    return guard.lost_episodes(unlogged, finished=False) if unlogged else None
 
 
 def gold_of(arm: ArmConfig, index: Path, questions: Sequence[Question]) -> list[tuple[str, ...]]:
@@ -118,27 +154,6 @@ def write_data(path: Path, arm: ArmConfig, questions: Sequence[Question], gold: 
     ]
     with replacing(path) as partial:
         pd.DataFrame(rows).to_parquet(partial)
-
-
-def finished_steps(checkpoints: Path) -> int:
-    """The step of the last complete checkpoint; 0 when there is none."""
-    marker = checkpoints / "latest_checkpointed_iteration.txt"
-    return int(marker.read_text().strip() or 0) if marker.exists() else 0
-
-
-def export_policy(source: Path, target: Path) -> None:
-    """Copies a checkpoint's Hugging Face folder and makes sure that it loads, with weights in float32."""
-    import torch
-    from transformers import AutoModelForCausalLM, AutoTokenizer
-
-    if not list(source.glob("*.safetensors")):
-        raise TrainingError(f"{source} holds no weights; delete the run's checkpoints and train again.")
-    with replacing(target) as partial:
-        model = AutoModelForCausalLM.from_pretrained(source, dtype=torch.float32)
-        if not all(torch.isfinite(tensor).all() for tensor in model.parameters()):
-            raise TrainingError(f"{source} has weights that are not finite numbers; the training diverged.")
-        model.save_pretrained(partial)
-        AutoTokenizer.from_pretrained(source).save_pretrained(partial)
 
 
 def _write_loop_settings(
@@ -183,7 +198,7 @@ def job_environment(arm: ArmConfig, metrics_file: Path) -> dict[str, str]:
     }
     if arm.training.device == "cpu":
         environment |= {
-            "VERL_USE_EXTERNAL_MODULES": "parallelsearch.training.verl_cpu.plugin",
+            EXTERNAL_MODULES: ",".join(filter(None, [CPU_PLUGIN, os.environ.get(EXTERNAL_MODULES)])),
             "VERL_ENGINE_DEVICE": "cuda",  # the FSDP engine is registered under this name; it runs on CPUs
             "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
             "RAY_worker_niceness": "0",  # Ray's 15 would let anything else on a small machine starve the job
@@ -200,4 +215,5 @@ def job_environment(arm: ArmConfig, metrics_file: Path) -> dict[str, str]:
 
 def clear_checkpoints(folder: Path) -> None:
     """Removes what only an unfinished run needs."""
-    shutil.rmtree(folder / "checkpoints", ignore_errors=True)
+    for name in ("checkpoints", LAST_GOOD):
+        shutil.rmtree(folder / name, ignore_errors=True)
