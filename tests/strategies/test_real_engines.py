@@ -31,7 +31,7 @@ from parallelsearch.strategies.strategy import PROMPTED
 ROOT = Path(__file__).resolve().parents[2]
 GEOWORLD_QUESTIONS, REAL_QUESTIONS = 6, 20
 AGENT = AgentConfig(
-    top_k=2, max_search_turns=2, max_sub_queries=2, max_generation_tokens=16, max_sub_query_result_tokens=48,
+    top_k=2, max_search_turns=2, max_sub_queries=2, max_generation_tokens=16, max_sub_query_result_tokens=96,
     max_prompt_tokens=1500, max_response_tokens=300, max_reasoning_turns=4, max_document_chars=200,
     max_plan_questions=4, on_invalid="retry",
 )  # fmt: skip
