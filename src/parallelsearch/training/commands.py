@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -60,6 +60,7 @@ def train(
     questions: Annotated[list[Path], typer.Option(help="Question file; repeatable.")],
     settings: Annotated[str, typer.Option(help="JSON object: the arm, complete.")],
     seed: Annotated[int, typer.Option(help="Seed.")] = 0,
+    simulator: Annotated[Path | None, typer.Option(help="Folder of the model training.simulator.policy.")] = None,
 ) -> None:
     """Trains one arm with veRL; writes policy/, metrics.jsonl, config.yaml and done.json."""
     from parallelsearch.questions.store import read_questions
@@ -70,14 +71,25 @@ def train(
 
     config = from_json(ArmConfig, settings, "train --settings")
     start = local_policy(policy)
-    inputs = _inputs(start, index, questions)
+    inputs = _inputs(start, index, questions) | ({"simulator": _weights(simulator)} if simulator else {})
     full = {**config.model_dump(), "seed": seed, "inputs": inputs}
     start_run(out, full)
     started = time.monotonic()
     asked = [question for path in questions for question in read_questions(path)]
     gpus = config.training.device == "cuda"
-    with served_index(index, out, config.training.nodes) if gpus else nullcontext() as url:
-        metrics = run_job(out, config, seed, start, index, asked, retriever_url=url, on_step=_print_step)
+    indexed = served_index(index, out, config.training.nodes) if gpus else nullcontext()
+    with indexed as url, _served_simulator(config, simulator, out) as simulator_url:
+        metrics = run_job(
+            out,
+            config,
+            seed,
+            start,
+            index,
+            asked,
+            retriever_url=url,
+            simulator_url=simulator_url,
+            on_step=_print_step,
+        )
     finish_run(out, full, inputs, arm=arm, seed=seed, steps=config.training.steps, seconds=time.monotonic() - started)
     clear_checkpoints(out)
     typer.echo(
@@ -87,7 +99,7 @@ def train(
 
 @policies.callback()
 def _policy() -> None:
-    """Language models that come inside a Python package."""
+    """Language models: out of a Python package, and behind a URL."""
 
 
 @policies.command("export")
@@ -102,15 +114,55 @@ def export(
     typer.echo(f"{out}: {manifest['model']}, {manifest['parameters']:,} parameters")
 
 
+@policies.command("serve")
+def serve(
+    policy: Annotated[str, typer.Argument(help="Folder of a run or of a model, or MODEL[@REVISION] of the hub.")],
+    name: Annotated[str, typer.Option(help="What the model is called there.")] = "policy",
+    host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(help="Port; 0: a free one.")] = 8000,
+    device: Annotated[str, typer.Option(help="cpu or cuda.")] = "cpu",
+    rows: Annotated[int, typer.Option(min=1, help="Requests that are decoded together.")] = 128,
+    ready_file: Annotated[Path | None, typer.Option(help="JSON file that gets the URL when it answers.")] = None,
+) -> None:
+    """Serves a policy as an OpenAI-compatible server (completions and chat) until it is stopped."""
+    from parallelsearch.agent.policy_server import serve_policy
+    from parallelsearch.training.policy import local_policy
+
+    folder = Path(local_policy(policy))
+    serve_policy(folder, name, host, port, device=device, max_rows=rows, ready_file=ready_file, announce=typer.echo)
+
+
+def _served_simulator(arm: ArmConfig, folder: Path | None, out: Path) -> AbstractContextManager[str | None]:
+    """The server of the model training.simulator.policy, where the arm names one."""
+    from parallelsearch.errors import ConfigError
+    from parallelsearch.training.simulator_process import served_policy
+
+    training = arm.training
+    if training.simulator is None or training.simulator.policy is None:
+        return nullcontext()
+    if folder is None:
+        raise ConfigError(
+            f"training.simulator.policy is '{training.simulator.policy}'; give its folder as --simulator."
+        )
+    return served_policy(folder, out, training.nodes, training.device)
+
+
 def _inputs(policy: str, index: Path, questions: list[Path]) -> dict[str, str]:
     from parallelsearch.files import read_json, sha256
 
-    weights = sorted(Path(policy).glob("*.safetensors")) if Path(policy).is_dir() else []
     return {
-        "policy": sha256(weights[0]) if weights else policy,
+        "policy": _weights(Path(policy)),
         "index": read_json(index / "manifest.json")["sha256"],
         **{f"questions/{path.name}": sha256(path) for path in questions},
     }
+
+
+def _weights(policy: Path) -> str:
+    """SHA-256 of a policy's (first) file of weights, or its name where it is no folder with weights."""
+    from parallelsearch.files import sha256
+
+    weights = sorted(policy.glob("*.safetensors")) if policy.is_dir() else []
+    return sha256(weights[0]) if weights else str(policy)
 
 
 def _print_step(row: dict[str, Any]) -> None:

@@ -22,7 +22,7 @@ from typing import Any
 import yaml
 
 from parallelsearch.agent.prompts import user_message
-from parallelsearch.config import ArmConfig
+from parallelsearch.config import ArmConfig, ServerConfig
 from parallelsearch.errors import TrainingError
 from parallelsearch.files import replacing, write_json, write_text
 from parallelsearch.records import Question
@@ -43,9 +43,12 @@ def run_job(
     questions: Sequence[Question],
     *,
     retriever_url: str | None = None,
+    simulator_url: str | None = None,
     on_step: Callable[[dict[str, Any]], None] = lambda row: None,
 ) -> dict[str, Any]:
     """Trains `policy` (a folder, or a published model's name) until arm.training.steps; returns the last metrics.
+
+    `simulator_url` is where the model training.simulator.policy is served.
 
     Raises TrainingError, with the end of veRL's log, when the job fails, and ConfigError when veRL refuses a setting.
     """
@@ -60,7 +63,7 @@ def run_job(
     arguments = overrides(arm, files, seed)
     write_data(files.train_data, arm, questions)
     write_data(files.validation_data, arm, questions[:1])
-    _write_loop_settings(folder, files, arm, seed, index, retriever_url)
+    _write_loop_settings(folder, files, arm, seed, index, retriever_url, simulator_url)
     metrics = TrainingMetrics(folder, finished_steps(files.checkpoints))
     if metrics.first_step <= arm.training.steps:
         with _verl_process(folder, arguments, arm, metrics.verl_log) as process:
@@ -119,8 +122,18 @@ def export_policy(source: Path, target: Path) -> None:
 
 
 def _write_loop_settings(
-    folder: Path, files: JobFiles, arm: ArmConfig, seed: int, index: Path, retriever_url: str | None
+    folder: Path,
+    files: JobFiles,
+    arm: ArmConfig,
+    seed: int,
+    index: Path,
+    retriever_url: str | None,
+    simulator_url: str | None,
 ) -> None:
+    simulator = arm.training.simulator
+    if simulator and simulator_url:
+        server = ServerConfig(url=simulator_url, model=str(simulator.policy), timeout=600)
+        simulator = simulator.model_copy(update={"policy": None, "server": server})
     settings = folder / "data" / "loop.json"
     write_json(
         settings,
@@ -131,6 +144,8 @@ def _write_loop_settings(
             "index": str(index.resolve()),
             "retriever_url": retriever_url,
             "records": str(folder / "records"),
+            "steps": arm.training.steps,
+            "simulator": simulator.model_dump() if simulator else None,
         },
     )
     loop = {
