@@ -51,6 +51,8 @@ def plan(overlay: dict[str, Any] | None = None, study: str | None = None) -> Stu
         ({"index": {"kind": "tfidf"}}, ["'index.kind' is 'tfidf'", "'flat'", "'bm25' or 'hybrid'"]),
         ({"index": {"bm25": {"k": 1}}}, ["'index.bm25.k'", "k1, b, stemmer, stopwords"]),
         ({"index": {"reranker": {"model": "bge"}}}, ["index.reranker.model is 'bge'", "ms-marco-minilm-l6-v2"]),
+        ({"evaluation": {"engine": "openai"}}, ["evaluation.engine is 'openai'", "evaluation.server is missing"]),
+        ({"evaluation": {"engine": "tgi"}}, ["'evaluation.engine' is 'tgi'", "'hf', 'vllm' or 'openai'"]),
         ({"seeds": "zero"}, ["'seeds' is 'zero'", "list"]),
         ({"policy": {"source": "hub"}}, ["policy.source is 'hub', but policy.model is not set"]),
         ({"policy": {"source": "package", "model": "gpt2"}}, ["policy.model is 'gpt2'", "smollm2-135m-instruct"]),
@@ -96,6 +98,35 @@ def test_what_only_the_report_reads_reaches_no_job_before_it() -> None:
     assert before.train_settings("parallelsearch") == after.train_settings("parallelsearch")
     assert before.report_settings() != after.report_settings()
     assert before.tracking_settings() != after.tracking_settings()
+
+
+def test_another_engine_answers_again_and_trains_nothing_again() -> None:
+    before = plan()
+    server = {"url": "http://127.0.0.1:8000/v1", "model": "m"}
+    after = plan({"evaluation": {"engine": "openai", "server": server}})
+    for arm in before.evaluated:
+        assert before.evaluate_settings(arm) != after.evaluate_settings(arm)
+        assert json.loads(after.evaluate_settings(arm))["evaluation"]["server"]["model"] == "m"
+    for arm in before.trained_arms:
+        assert before.train_settings(arm) == after.train_settings(arm)
+    assert before.warm_start_settings() == after.warm_start_settings()
+    assert plan(study="paper").study.evaluation.engine == "vllm"
+
+
+def test_a_simulated_search_needs_the_model_that_simulates() -> None:
+    study = plan({"arms": ["search-r1", "zerosearch", "zerosearch-small"]})
+    assert study.simulator("zerosearch-small") == [Path("results/policies/smollm2-135m-instruct")]
+    assert study.simulator("zerosearch") == study.simulator("search-r1") == []
+    # ZeroSearch, section 4 and its scripts: 203 steps of 64 questions with 5 episodes each, noise from 0 to 0.5, b = 4.
+    training = study.arm("zerosearch").training
+    assert (training.algorithm, training.steps, training.batch_size, training.rollouts_per_prompt) == (
+        "grpo",
+        203,
+        64,
+        5,
+    )
+    assert training.simulator is not None
+    assert (training.simulator.p_start, training.simulator.p_end, training.simulator.base) == (0, 0.5, 4)
 
 
 def test_the_papers_study_trains_a_published_model_on_eight_gpus_with_the_papers_hyperparameters() -> None:

@@ -98,7 +98,7 @@ def vllm_server(policy, folder):
         command += ["--logprobs-mode", "processed_logprobs", "--enforce-eager"]
         process = start_child(command, folder / "vllm.log", os.environ)
         try:
-            end = time.monotonic() + 240
+            end = time.monotonic() + 500
             while True:
                 try:
                     if httpx.get(f"http://127.0.0.1:{port}/health", timeout=2).is_success:

@@ -12,7 +12,9 @@ from parallelsearch.records import Action, Episode, Question, StopReason, Struct
 
 pytest.importorskip("verl")
 
-from parallelsearch.training.agent_loop import episode_seed, loop_output, question_of
+from parallelsearch.agent.simulated_retriever import SimulatedRetriever
+from parallelsearch.config import AgentConfig, RewardConfig, ServerConfig, SimulatorConfig
+from parallelsearch.training.agent_loop import LoopSettings, episode_seed, loop_output, question_of, retriever_for
 
 QUESTION = Question("q1", "geoworld", "train", "Who?", ("A", "B"), "comparison", Structure.PARALLEL, 2, ("X",), (3, 4))
 
@@ -61,3 +63,18 @@ def test_seeds_differ_between_episodes_and_not_between_runs() -> None:
     seeds = {episode_seed(s, t, r, n) for s in range(3) for t in range(5) for r in range(40) for n in range(3)}
     assert len(seeds) == 3 * 5 * 40 * 3
     assert episode_seed(1, 2, 3, 4) == episode_seed(1, 2, 3, 4)
+
+
+def test_a_simulator_takes_the_place_of_the_index_and_grows_noisier() -> None:
+    """Halfway of the published curriculum (base 4, from 0 to 0.5) a sixth of the searches is noise."""
+    simulator = SimulatorConfig(server=ServerConfig(url="http://127.0.0.1:9/v1", model="m"))
+    settings = LoopSettings(
+        agent=AgentConfig(), reward=RewardConfig(), seed=0, index="none", records="", steps=203 * 2, simulator=simulator
+    )
+    written = LoopSettings.model_validate_json(settings.model_dump_json())
+    noise = []
+    for step in (203, 406):
+        retriever = retriever_for(written, QUESTION, step, seed=1)
+        assert isinstance(retriever, SimulatedRetriever)
+        noise.append(retriever._noise)
+    assert noise == pytest.approx([1 / 6, 0.5])
