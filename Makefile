@@ -4,6 +4,7 @@
 #   make test-all     everything, style and types included; each arm's job takes minutes, all of them hours on two cores
 #   make real         real questions, a real language model, no training
 #   make bench-retrieval   encoder, server and indexes against the plain way; recall of supporting pages
+#   make bench-rollout     episodes a second of the asynchronous loop against a turn-synchronous one (POLICY=folder)
 # CONFIG=config/laptop-3seeds.yaml make demo     another study
 
 SHELL := /bin/bash
@@ -25,7 +26,7 @@ unexport PYTHONDONTWRITEBYTECODE
 # Several processes compute at once: a waiting thread must not keep a core busy (a step was 10 times slower with it).
 export OMP_WAIT_POLICY := PASSIVE
 
-.PHONY: help env browser demo real report mlflow test test-all lint lock clean bench-retrieval
+.PHONY: help env browser demo real report mlflow test test-all lint lock clean bench-retrieval bench-rollout
 
 help:
 	@sed -n '1,/^$$/s/^# \{0,1\}//p' Makefile
@@ -91,6 +92,15 @@ bench-retrieval: env
 	python benchmarks/load_server.py --work $(BENCH) --questions $(BENCH)/questions/hotpotqa.parquet
 	python benchmarks/bench_index.py $(BENCH)/embeddings $(BENCH)/scale --rows 100000 --rows 1000000 \
 	  --parameter hnsw.M=16 --parameter hnsw.efConstruction=80
+
+# The laptop study's warm-started policy, index and test questions, which are made where they are missing.
+POLICY ?= results/warm_start/seed0/policy
+ROLLOUT_INDEX := results/index/geoworld.multilingual-e5-small.flat
+ROLLOUT_QUESTIONS := results/questions/geoworld.test.parquet
+bench-rollout: env
+	@workflow/unlock-after-kill.sh
+	snakemake results/warm_start/seed0/done.json $(ROLLOUT_INDEX)/manifest.json $(ROLLOUT_QUESTIONS)
+	python benchmarks/bench_rollout.py $(POLICY) $(ROLLOUT_INDEX) $(ROLLOUT_QUESTIONS)
 
 # -- checks ------------------------------------------------------------------------------------------------------------
 

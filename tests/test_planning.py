@@ -52,6 +52,8 @@ def plan(overlay: dict[str, Any] | None = None, study: str | None = None) -> Stu
         ({"index": {"kind": "tfidf"}}, ["'index.kind' is 'tfidf'", "'flat'", "'bm25' or 'hybrid'"]),
         ({"index": {"bm25": {"k": 1}}}, ["'index.bm25.k'", "k1, b, stemmer, stopwords"]),
         ({"index": {"reranker": {"model": "bge"}}}, ["index.reranker.model is 'bge'", "ms-marco-minilm-l6-v2"]),
+        ({"evaluation": {"engine": "openai"}}, ["evaluation.engine is 'openai'", "evaluation.server is missing"]),
+        ({"evaluation": {"engine": "tgi"}}, ["'evaluation.engine' is 'tgi'", "'hf', 'vllm' or 'openai'"]),
         ({"seeds": "zero"}, ["'seeds' is 'zero'", "list"]),
         ({"policy": {"source": "hub"}}, ["policy.source is 'hub', but policy.model is not set"]),
         ({"policy": {"source": "package", "model": "gpt2"}}, ["policy.model is 'gpt2'", "smollm2-135m-instruct"]),
@@ -99,6 +101,31 @@ def test_what_only_the_report_reads_reaches_no_job_before_it() -> None:
     assert before.tracking_settings() != after.tracking_settings()
 
 
+def test_another_engine_answers_again_and_trains_nothing_again() -> None:
+    before = plan()
+    server = {"url": "http://127.0.0.1:8000/v1", "model": "m"}
+    after = plan({"evaluation": {"engine": "openai", "server": server}})
+    for arm in before.evaluated:
+        assert before.evaluate_settings(arm) != after.evaluate_settings(arm)
+        assert json.loads(after.evaluate_settings(arm))["evaluation"]["server"]["model"] == "m"
+    for arm in before.trained_arms:
+        assert before.train_settings(arm) == after.train_settings(arm)
+    assert before.warm_start_settings() == after.warm_start_settings()
+    assert plan(study="paper").study.evaluation.engine == "vllm"
+
+
+def test_a_simulated_search_needs_the_model_that_simulates() -> None:
+    study = plan({"arms": ["search-r1", "zerosearch", "zerosearch-small"]})
+    assert study.simulator("zerosearch-small") == [Path("results/policies/smollm2-135m-instruct")]
+    assert study.simulator("zerosearch") == study.simulator("search-r1") == []
+    # ZeroSearch, section 4 and its scripts: 203 steps of 64 questions with 5 episodes each, noise from 0 to 0.5, b = 4.
+    training = plan(study="paper").arm("zerosearch").training
+    sizes = (training.steps, training.batch_size, training.rollouts_per_prompt)
+    assert (training.algorithm, *sizes) == ("grpo", 203, 64, 5)
+    assert training.simulator is not None
+    assert (training.simulator.p_start, training.simulator.p_end, training.simulator.base) == (0, 0.5, 4)
+
+
 def test_the_papers_study_trains_a_published_model_on_eight_gpus_with_the_papers_hyperparameters() -> None:
     paper = plan(study="paper")
     assert (paper.gpus("parallelsearch"), paper.nodes("parallelsearch")) == (8, 1)
@@ -127,7 +154,8 @@ def test_a_data_sets_table_is_made_from_its_own_episodes_and_the_others_from_eve
     hotpotqa = paper.table_inputs("hotpotqa_by_structure")
     arms = len(paper.study.arms)
     assert len(hotpotqa) == arms and {path.parent.name for path in hotpotqa} == {"hotpotqa.dev"}
-    assert len(paper.table_inputs("ablation_grid")) == arms * 8 + arms  # episodes of eight sets, and the runs
+    asked_only = 8  # the parallel prompt and the seven inference baselines have no run of their own
+    assert len(paper.table_inputs("ablation_grid")) == arms * 8 + arms - asked_only  # episodes of eight sets, and runs
     assert plan().tables[0] == "geoworld_by_structure"
 
 
@@ -192,7 +220,7 @@ def test_an_arm_with_the_policy_of_another_is_evaluated_with_that_policy() -> No
     assert (study.arm(name).policy_of, study.arm(name).agent.prompt) == (source, "parallel")
     assert study.policy(name, 3) == study.policy(source, 3) == f"results-paper/train/{source}/seed3"
     assert study.policy_marker(name, 3) == [Path(f"results-paper/train/{source}/seed3/done.json")]
-    assert name not in study.trained_arms and len(study.trained_arms) == 9
+    assert name not in study.trained_arms and len(study.trained_arms) == 16
     assert study.policy("search-o1", 0) == "Qwen/Qwen2.5-7B-Instruct" and study.policy_marker("dag-plan", 0) == []
     ours, theirs = (json.loads(study.evaluate_settings(arm))["agent"] for arm in (name, source))
     assert {key for key in ours if ours[key] != theirs[key]} == {"prompt"}

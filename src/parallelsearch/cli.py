@@ -38,7 +38,7 @@ VERBS: dict[str, tuple[str, str]] = {
     "reranker": ("parallelsearch.retrieval.commands", "Prepare a cross-encoder's weights."),
     "retriever": ("parallelsearch.retrieval.commands", "Serve an index over HTTP, measure its recall."),
     "warm-start": ("parallelsearch.training.commands", "Train a small policy on demonstrations."),
-    "policy": ("parallelsearch.training.commands", "Prepare a language model that comes inside a package."),
+    "policy": ("parallelsearch.training.commands", "Prepare a packaged language model; serve a policy."),
     "train": ("parallelsearch.training.commands", "Train one reward arm with veRL."),
     "evaluate": ("parallelsearch.evaluation.commands", "Let a policy answer a question set; writes the episodes."),
     "judge": ("parallelsearch.evaluation.commands", "Let a language model judge the answers."),

@@ -259,6 +259,39 @@ class GuardConfig(Section):
     )
 
 
+class ServerConfig(Section):
+    """A language model behind an OpenAI-compatible URL."""
+
+    url: str = Field(description="Base of the server's address, such as http://127.0.0.1:8000/v1.")
+    model: str = Field(description="Name of the model there.")
+    key_variable: str = Field("OPENAI_API_KEY", description="Environment variable that holds the server's key, if any.")
+    timeout: float = Field(60.0, gt=0, description="Seconds of one request.")
+    longest_wait: float = Field(10.0, ge=0, description="Seconds, at most, between two attempts.")
+
+
+class SimulatorConfig(Section):
+    """A language model in the place of the search engine while an arm is trained (ZeroSearch, arXiv 2505.04588)."""
+
+    policy: str | None = Field(None, description="Name in config/policies of the model that is served beside the job.")
+    server: ServerConfig | None = Field(None, description="A model that vLLM serves elsewhere; either this or policy.")
+    p_start: float = Field(0.0, ge=0, le=1, description="Share of useless searches at the start of the training.")
+    p_end: float = Field(0.5, ge=0, le=1, description="Share of useless searches at its end.")
+    base: float = Field(4.0, gt=1, description="Base of the exponential curriculum between the two.")
+    documents: int = Field(5, ge=1, description="Documents written for each query.")
+    words: int = Field(30, ge=1, description="Words of a document, about.")
+    max_tokens: int = Field(400, ge=8, description="Tokens of all documents of a query.")
+    temperature: float = Field(0.8, ge=0, description="Sampling temperature of the simulating model.")
+
+    @model_validator(mode="after")
+    def _has_one_model(self) -> SimulatorConfig:
+        if (self.policy is None) is (self.server is None):
+            raise ValueError(
+                f"training.simulator has {'neither' if self.policy is None else 'both'} of policy and server;"
+                " name one model."
+            )
+        return self
+
+
 class TrainingConfig(Section):
     """Training with veRL: reinforcement learning, or supervised learning from demonstrations."""
 
@@ -301,17 +334,15 @@ class TrainingConfig(Section):
         "all", description="Which correct, well-formed episodes of a prompt are learned from: all, or the first one."
     )
     guard: GuardConfig = Field(GuardConfig(), description="What ends a job early.")
+    simulator: SimulatorConfig | None = Field(
+        None, description="A model that plays the search engine; none: the index is searched."
+    )
 
 
-class JudgeConfig(Section):
+class JudgeConfig(ServerConfig):
     """A language model behind an OpenAI-compatible URL that judges answers."""
 
-    url: str = Field(description="Base of the server's address, such as http://127.0.0.1:8000/v1.")
-    model: str = Field(description="Name of the model there.")
-    key_variable: str = Field("OPENAI_API_KEY", description="Environment variable that holds the server's key, if any.")
     in_flight: int = Field(8, ge=1, description="Requests in flight.")
-    timeout: float = Field(60.0, gt=0, description="Seconds of one request.")
-    longest_wait: float = Field(10.0, ge=0, description="Seconds, at most, between two attempts.")
 
 
 class PublishedProtocol(Section):
@@ -333,11 +364,25 @@ class EvaluationConfig(Section):
     batch_size: int = Field(64, ge=1, description="Episodes in flight.")
     confidence: float = Field(0.95, gt=0, lt=1, description="Level of the intervals.")
     bootstrap_samples: int = Field(2000, ge=100, description="Resamples of each bootstrap interval.")
-    device: Literal["cpu", "cuda"] = Field("cpu", description="Where generation runs.")
+    device: Literal["cpu", "cuda"] = Field("cpu", description="Where generation runs (engines hf and vllm).")
+    engine: Literal["hf", "vllm", "openai"] = Field(
+        "hf", description="hf: Transformers; vllm: in this process; openai: the server, whose model is then evaluated."
+    )
+    server: ServerConfig | None = Field(
+        None, description="Where the policy is served (engine: openai); its tokenizer is that of the policy's folder."
+    )
     published_protocol: PublishedProtocol | None = Field(
         None, description="Answer every set a second time as the published evaluation does; none: only as above."
     )
     judge: JudgeConfig | None = Field(None, description="LLM-as-judge beside exact match; none: nobody is asked.")
+
+    @model_validator(mode="after")
+    def _has_its_server(self) -> EvaluationConfig:
+        if self.engine == "openai" and self.server is None:
+            raise ValueError(
+                "evaluation.engine is 'openai', but evaluation.server is missing; give a server's url and its model."
+            )
+        return self
 
 
 class TrackingConfig(Section):

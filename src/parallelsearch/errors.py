@@ -48,6 +48,10 @@ class EngineError(UserError):
     """The text-generation engine failed to produce a reply."""
 
 
+class EngineRefused(EngineError):
+    """The request itself is at fault: sent again it would be refused again."""
+
+
 class TrainingError(UserError):
     """A training job that failed, diverged or cannot go on from what it found."""
 

@@ -38,6 +38,7 @@ class StudyPlan(SettingsSlices):
             self.raw_corpus(self.corpus_of(question_set))
         for name in self.trained_arms:
             self.training_corpus(name)
+            self.simulator(name)
         self.initial_policy(0)
 
     @classmethod
@@ -257,6 +258,15 @@ class StudyPlan(SettingsSlices):
             declaration_file("policies", policy.model, "configuration: policy.model", self.config_dir)
             return str(self.results.policy(policy.model))
         return f"{policy.model}@{policy.revision}" if policy.revision else policy.model
+
+    def simulator(self, name: str) -> list[Path]:
+        """The folder of the model that simulates the searches of an arm beside its job; none where it has none."""
+        simulator = self.arm(name).training.simulator
+        if simulator is None or simulator.policy is None:
+            return []
+        key = f"arm {name}: training.simulator.policy"
+        declaration_file("policies", simulator.policy, key, self.config_dir)
+        return [self.results.policy(simulator.policy)]
 
     # Resources ----------------------------------------------------------------------------------------------------
 

@@ -12,6 +12,8 @@ from typing import Any
 
 from parallelsearch.config import READ_BY, WARM_START, ArmConfig, Section, StudyConfig
 
+EVALUATE_FIELDS = ("limit", "drop_last", "temperature", "batch_size", "device", "engine", "server")
+
 
 def canonical(value: Any) -> str:
     """JSON with sorted keys and no white space: equal settings give equal text."""
@@ -87,7 +89,7 @@ class SettingsSlices(ABC):
     def evaluate_settings(self, name: str, published: bool = False) -> str:
         """`published`: with the published protocol's temperature and truncation."""
         source: StudyConfig | ArmConfig = self.study if name == WARM_START else self.arm(name)
-        answering = settings(self.study.evaluation, "limit", "drop_last", "temperature", "batch_size", "device")
+        answering = settings(self.study.evaluation, *EVALUATE_FIELDS)
         if published and self.study.evaluation.published_protocol:
             answering |= settings(self.study.evaluation.published_protocol)
         return canonical({"agent": settings(source.agent), "reward": settings(source.reward), "evaluation": answering})

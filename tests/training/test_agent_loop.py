@@ -10,14 +10,22 @@ from types import SimpleNamespace
 import pytest
 
 from parallelsearch.agent.episode import Rollout
-from parallelsearch.config import AgentConfig, RewardConfig
+from parallelsearch.agent.simulated_retriever import SimulatedRetriever
+from parallelsearch.config import AgentConfig, RewardConfig, ServerConfig, SimulatorConfig
 from parallelsearch.records import Action, Episode, Question, StopReason, Structure, Turn
 from parallelsearch.rewards.breakdown import RewardBreakdown
 
 pytest.importorskip("verl")
 
 from parallelsearch.training import agent_loop
-from parallelsearch.training.agent_loop import EpisodeLoop, LoopSettings, episode_seed, loop_output, question_of
+from parallelsearch.training.agent_loop import (
+    EpisodeLoop,
+    LoopSettings,
+    episode_seed,
+    loop_output,
+    question_of,
+    retriever_for,
+)
 
 QUESTION = Question("q1", "geoworld", "train", "Who?", ("A", "B"), "comparison", Structure.PARALLEL, 2, ("X",), (3, 4))
 
@@ -134,3 +142,18 @@ def test_gold_paragraphs_come_with_the_row(byte_tokenizer, retriever, passages, 
     output = asyncio.run(loop.run({"logprobs": True}, extra_info=info, uid="u", session_id=0))
     earned = [reward for reward in output.token_rewards if reward]
     assert earned == pytest.approx([1.0, 1.0])  # the gold paragraph, found whole; the right answer ('X' is no query)
+
+
+def test_a_simulator_takes_the_place_of_the_index_and_grows_noisier() -> None:
+    """Halfway of the published curriculum (base 4, from 0 to 0.5) a sixth of the searches is noise."""
+    simulator = SimulatorConfig(server=ServerConfig(url="http://127.0.0.1:9/v1", model="m"))
+    settings = LoopSettings(
+        agent=AgentConfig(), reward=RewardConfig(), seed=0, index="none", records="", steps=203 * 2, simulator=simulator
+    )
+    written = LoopSettings.model_validate_json(settings.model_dump_json())
+    noise = []
+    for step in (203, 406):
+        retriever = retriever_for(written, QUESTION, step, seed=1)
+        assert isinstance(retriever, SimulatedRetriever)
+        noise.append(retriever._noise)
+    assert noise == pytest.approx([1 / 6, 0.5])

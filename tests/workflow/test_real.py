@@ -10,10 +10,15 @@ from pathlib import Path
 import pandas as pd
 import pytest
 from checkout import Checkout
+from served import served
 
 from parallelsearch.agent.engine import Sampling
 from parallelsearch.agent.hf_engine import HFEngine
+from parallelsearch.agent.openai_client import OpenAIClient
+from parallelsearch.agent.policy_server import PolicyService
 from parallelsearch.agent.prompts import chat_prompt
+from parallelsearch.agent.simulated_retriever import SimulatedRetriever
+from parallelsearch.config import ServerConfig, SimulatorConfig
 from parallelsearch.evaluation.episodes import read_episodes
 from parallelsearch.files import read_json
 
@@ -61,6 +66,25 @@ def test_the_model_out_of_the_package_knows_what_it_was_trained_on(study: Checko
     engine.close()
     assert "Paris" in engine.tokenizer.decode(made.token_ids)
     assert made.finish_reason == "eos"
+
+
+def test_the_model_out_of_the_package_plays_a_search_engine(study: Checkout) -> None:
+    """It writes something under the number that its reply begins with, and the same again for the same seed."""
+    engine = HFEngine.open(study.root / "results-real" / "policies" / "smollm2-135m-instruct")
+    config = SimulatorConfig(policy="smollm2-135m-instruct", documents=1, max_tokens=24)
+    question = episodes(study, "rag", "hotpotqa")[0].question
+    with served(PolicyService(engine, "smollm2").app) as url:
+        client = OpenAIClient(ServerConfig(url=f"{url}/v1", model="smollm2", timeout=300), "it", "training.simulator")
+
+        def search() -> list:
+            retriever = SimulatedRetriever(client, question, config, noise=0.0, seed=5)
+            return asyncio.run(retriever.search([question.text], 3))
+
+        first = search()
+        assert search() == first
+    engine.close()
+    ((hit,),) = first
+    assert len(hit.passage.text.split()) >= 3 and hit.passage.title == question.text
 
 
 def test_every_strategy_answered_every_question_with_its_own_calls(study: Checkout) -> None:

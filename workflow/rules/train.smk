@@ -63,6 +63,7 @@ rule train:
         questions=lambda wildcards: map(PLAN.questions, PLAN.training_sets(wildcards.arm)),
         index=lambda wildcards: PLAN.index(PLAN.training_corpus(wildcards.arm)) / "manifest.json",
         policy=lambda wildcards: PLAN.initial_marker(wildcards.seed),
+        simulator=lambda wildcards: [folder / "manifest.json" for folder in PLAN.simulator(wildcards.arm)],
     output:
         ensure(R.train("{arm}", "{seed}") / "done.json", non_empty=True),
     log:
@@ -82,10 +83,13 @@ rule train:
         policy=lambda wildcards: PLAN.initial_policy(wildcards.seed),
         index=lambda wildcards: PLAN.index(PLAN.training_corpus(wildcards.arm)),
         questions=lambda wildcards, input: [word for path in input.questions for word in ("--questions", path)],
+        simulator=lambda wildcards: [
+            word for path in PLAN.simulator(wildcards.arm) for word in ("--simulator", str(path))
+        ],
         settings=lambda wildcards: PLAN.train_settings(wildcards.arm),
     message:
         "Training {wildcards.arm}, seed {wildcards.seed} (GPUs: {resources.gpu}); progress: {log}"
     shell:
         "parallelsearch train {params.folder:q} --arm {wildcards.arm:q} --seed {wildcards.seed}"
-        " --policy {params.policy:q} --index {params.index:q} {params.questions:q}"
+        " --policy {params.policy:q} --index {params.index:q} {params.questions:q} {params.simulator:q}"
         " --settings {params.settings:q} > {log:q} 2>&1"

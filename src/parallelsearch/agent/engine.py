@@ -23,7 +23,7 @@ class Generation:
     """One generation. `token_ids` include an end token and the tokens of the stop string that ended it.
 
     `log_probs` holds one natural-log probability a token, of the distribution at the sampling temperature (at
-    temperature 1 for greedy decoding) before any nucleus cut.
+    temperature 1 for greedy decoding) before any nucleus cut; nan where the engine does not know it.
     """
 
     token_ids: list[int]

@@ -174,5 +174,6 @@ def _inert_block(text: str, kind: str, tag: re.Match[str]) -> Block:
 def _action_block(text: str, kind: str, tag: re.Match[str], tags: Tags) -> Block:
     following = tags.any.search(text, tag.end())
     if following is None or following.group() != f"</{kind}>":
-        return Block("broken", tag.start(), following.start() if following else len(text), text[tag.end() :])
+        end = following.start() if following else len(text)
+        return Block("broken", tag.start(), end, text[tag.end() : end])
     return Block(kind, tag.start(), following.end(), text[tag.end() : following.start()])

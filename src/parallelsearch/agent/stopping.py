@@ -23,7 +23,7 @@ class Stopping:
         self._tokenizer = tokenizer
         self._vocabulary = vocabulary
         self._device = device
-        self.end_ids = _end_ids(model, tokenizer)
+        self.end_ids = end_token_ids(getattr(model, "generation_config", None), model.config, tokenizer)
         self._pieces = [piece or "" for piece in tokenizer.convert_ids_to_tokens(range(len(tokenizer)))]
         self._ends = torch.zeros(vocabulary, dtype=torch.bool, device=device)
         self._ends[[token for token in self.end_ids if token < vocabulary]] = True
@@ -60,9 +60,10 @@ def _byte(character: str) -> str:
     return f"<0x{ord(character):02X}>"
 
 
-def _end_ids(model: Any, tokenizer: Any) -> frozenset[int]:
+def end_token_ids(*sources: Any) -> frozenset[int]:
+    """The end tokens that model, generation settings or tokenizer name, in one set."""
     found: set[int] = set()
-    for source in (getattr(model, "generation_config", None), model.config, tokenizer):
+    for source in sources:
         ids = getattr(source, "eos_token_id", None)
         found.update([ids] if isinstance(ids, int) else ids or [])
     return frozenset(found)

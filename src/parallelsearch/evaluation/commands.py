@@ -37,17 +37,15 @@ def evaluate(
 
     from rich.progress import Progress
 
-    from parallelsearch.agent.hf_engine import HFEngine
     from parallelsearch.errors import ConfigError
     from parallelsearch.evaluation.answering import answer_all, without_last_batches
+    from parallelsearch.evaluation.engines import open_engine
     from parallelsearch.evaluation.episodes import write_episodes
     from parallelsearch.evaluation.scoring import score_all
     from parallelsearch.questions.store import read_questions
     from parallelsearch.retrieval.opening import open_retriever
-    from parallelsearch.training.policy import local_policy
 
     config = from_json(EvaluateSettings, settings, "evaluate --settings")
-    model = Path(local_policy(policy))
     asked = without_last_batches(read_questions(questions), config.evaluation.drop_last)
     if not asked:
         raise ConfigError(
@@ -56,7 +54,7 @@ def evaluate(
     if config.evaluation.limit:
         asked = asked[: config.evaluation.limit]
     retriever = open_retriever(index)
-    engine = HFEngine.open(model, device=config.evaluation.device, max_rows=config.evaluation.batch_size)
+    engine, model = open_engine(config.evaluation, policy)
     with Progress(transient=True) as progress:
         task = progress.add_task(f"{arm}, seed {seed}", total=len(asked))
         episodes = asyncio.run(
@@ -120,22 +118,27 @@ def ask(
     temperature: Annotated[float, typer.Option(min=0, help="0: greedy.")] = 0.0,
     seed: Annotated[int, typer.Option(help="Seed of the sampling.")] = 0,
     settings: Annotated[str, typer.Option(help="JSON object with the keys of the section agent.")] = "{}",
+    engine: Annotated[str, typer.Option(help="hf, vllm, or openai: the model of a server.")] = "hf",
+    url: Annotated[str, typer.Option(help="The server's address, such as http://127.0.0.1:8000/v1 (openai).")] = "",
+    model: Annotated[str, typer.Option(help="Name of the model there (openai).")] = "",
 ) -> None:
     """Answers one question; every turn is printed as it happens."""
     import asyncio
 
     from parallelsearch.agent.engine import Sampling
-    from parallelsearch.agent.hf_engine import HFEngine
+    from parallelsearch.config_files import validated
+    from parallelsearch.evaluation.engines import open_engine
     from parallelsearch.retrieval.opening import open_retriever
     from parallelsearch.strategies.strategy import answer
-    from parallelsearch.training.policy import local_policy
 
     agent = from_json(AgentConfig, settings, "ask --settings")
-    engine, retriever = HFEngine.open(Path(local_policy(policy))), open_retriever(index)
+    server = {"url": url, "model": model} if url or model else None
+    values = {"engine": engine, "server": server, "batch_size": 1}
+    (opened, _), retriever = open_engine(validated(EvaluationConfig, values, "ask"), policy), open_retriever(index)
     asked = Question("by-hand", "by-hand", "by-hand", question, (), "by-hand", Structure.OTHER)
     sampling = Sampling(temperature, seed=seed if temperature > 0 else None)
-    episode = asyncio.run(answer(asked, engine, retriever, agent, sampling, on_turn=_print_turn))
-    engine.close()
+    episode = asyncio.run(answer(asked, opened, retriever, agent, sampling, on_turn=_print_turn))
+    opened.close()
     typer.echo(_outcome(episode))
 
 
@@ -160,7 +163,9 @@ def _outcome(episode: Episode) -> str:
 
 
 def _protocol(evaluation: EvaluationConfig) -> dict[str, Any]:
-    protocol = {"temperature": evaluation.temperature, "engine": "hf"}
+    protocol: dict[str, Any] = {"temperature": evaluation.temperature, "engine": evaluation.engine}
+    if evaluation.engine == "openai" and evaluation.server:
+        protocol["model"] = evaluation.server.model
     return protocol | ({"drop_last": evaluation.drop_last} if evaluation.drop_last else {})
 
 
@@ -169,7 +174,8 @@ def _provenance(model: Path, index: Path, questions: Path, config: EvaluateSetti
     from parallelsearch.files import read_json, sha256
 
     manifest = read_json(index / "manifest.json")
-    weights = sorted(model.glob("*.safetensors"))
+    # A server answers with weights of its own: `decoding` names its model.
+    weights = [] if config.evaluation.engine == "openai" else sorted(model.glob("*.safetensors"))
     return Provenance(
         policy_sha256=sha256(weights[0]) if weights else "",
         index_sha256=manifest["sha256"],

@@ -10,18 +10,14 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
-import os
 import re
 import sqlite3
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Any
 
-import httpx
-from tenacity import AsyncRetrying, retry_if_exception, stop_after_attempt, wait_random_exponential
-
+from parallelsearch.agent.openai_client import OpenAIClient
 from parallelsearch.config import JudgeConfig
 from parallelsearch.errors import EngineError
 from parallelsearch.records import Episode
@@ -33,7 +29,6 @@ RUBRIC = (
     'Reply with JSON only: {{"rationale": "one sentence", "judgement": "correct" or "incorrect"}}'
 )
 _JUDGEMENT = re.compile(r'"judg(?:e)?ment"\s*:\s*"(correct|incorrect)"', re.IGNORECASE)
-ATTEMPTS = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +38,11 @@ class Pair:
     question: str
     golden: tuple[str, ...]
     answer: str
+
+    @property
+    def message(self) -> str:
+        """What the judge is told."""
+        return RUBRIC.format(question=self.question, golden=" / ".join(self.golden), answer=self.answer)
 
     def key(self, model: str) -> str:
         content = json.dumps([model, RUBRIC, self.question, self.golden, self.answer], ensure_ascii=False)
@@ -109,56 +109,17 @@ async def _judge_all(
     pairs: Sequence[Pair], config: JudgeConfig, replies: ReplyStore, asked: Callable[[], None]
 ) -> dict[Pair, bool | None]:
     free = asyncio.Semaphore(config.in_flight)
-    key = os.environ.get(config.key_variable, "")
-    headers = {"Authorization": f"Bearer {key}"} if key else {}
+    client = OpenAIClient(config, "the judge", "evaluation.judge")
     verdicts: dict[Pair, bool | None] = {}
-    async with httpx.AsyncClient(headers=headers, timeout=config.timeout) as client:
 
-        async def judge(pair: Pair) -> None:
-            stored = replies.get(pair.key(config.model))
-            if stored is None:
-                async with free:
-                    stored = await _ask(client, config, pair)
-                replies.put(pair.key(config.model), stored)
-            verdicts[pair] = read_judgement(stored)
-            asked()
+    async def judge(pair: Pair) -> None:
+        stored = replies.get(pair.key(config.model))
+        if stored is None:
+            async with free:
+                stored = await client.reply(pair.message, temperature=0)
+            replies.put(pair.key(config.model), stored)
+        verdicts[pair] = read_judgement(stored)
+        asked()
 
-        await asyncio.gather(*map(judge, pairs))
+    await asyncio.gather(*map(judge, pairs))
     return verdicts
-
-
-async def _ask(client: httpx.AsyncClient, config: JudgeConfig, pair: Pair) -> str:
-    """The judge's reply. Raises EngineError where there is none."""
-    url = f"{config.url.rstrip('/')}/chat/completions"
-    message = RUBRIC.format(question=pair.question, golden=" / ".join(pair.golden), answer=pair.answer)
-    body = {"model": config.model, "temperature": 0, "messages": [{"role": "user", "content": message}]}
-    retrying = AsyncRetrying(
-        stop=stop_after_attempt(ATTEMPTS),
-        wait=wait_random_exponential(multiplier=0.2, max=config.longest_wait),
-        retry=retry_if_exception(_may_pass),
-        reraise=True,
-    )
-    try:
-        return await retrying(_post, client, url, body)
-    except (httpx.HTTPError, httpx.InvalidURL) as error:
-        reason = str(error) or type(error).__name__
-        raise EngineError(f"the judge at {url} did not answer ({reason}); check evaluation.judge.url.") from None
-
-
-async def _post(client: httpx.AsyncClient, url: str, body: dict[str, Any]) -> str:
-    response = await client.post(url, json=body)
-    response.raise_for_status()
-    try:
-        return str(response.json()["choices"][0]["message"]["content"])
-    except (ValueError, KeyError, IndexError, TypeError):
-        raise EngineError(
-            f"{url} did not reply as an OpenAI-compatible server but with {response.text[:120]!r};"
-            " evaluation.judge.url has to end before /chat/completions."
-        ) from None
-
-
-def _may_pass(error: BaseException) -> bool:
-    """Failures that may be gone at the next attempt: the connection, too many requests, the server's own."""
-    if isinstance(error, httpx.HTTPStatusError):
-        return error.response.status_code in (408, 429) or error.response.status_code >= 500
-    return isinstance(error, httpx.TransportError)

@@ -20,10 +20,12 @@ from verl.experimental.agent_loop.agent_loop import AgentLoopBase, AgentLoopMetr
 
 from parallelsearch.agent.engine import FinishReason, Generation, Sampling
 from parallelsearch.agent.episode import Rollout, run_episode
+from parallelsearch.agent.openai_client import OpenAIClient
 from parallelsearch.agent.protocol import has_tag
+from parallelsearch.agent.simulated_retriever import SimulatedRetriever, noise_share
 from parallelsearch.agent.tags import TAG_SETS
 from parallelsearch.answers import exact_match
-from parallelsearch.config import AgentConfig, RewardConfig, Section
+from parallelsearch.config import AgentConfig, RewardConfig, Section, SimulatorConfig
 from parallelsearch.errors import EngineError
 from parallelsearch.records import Episode, Question, Structure
 from parallelsearch.retrieval.retriever import Retriever
@@ -37,7 +39,10 @@ _POLICY_VERSION_KEYS = ("global_steps", "min_global_steps", "max_global_steps")
 
 
 class LoopSettings(Section):
-    """What the agent-loop workers read: the arm, the retriever (a folder or a URL), and where records go."""
+    """What the agent-loop workers read: the arm, the retriever (a folder or a URL), and where records go.
+
+    With a `simulator`, which has a server by now, nothing is searched in the index.
+    """
 
     agent: AgentConfig
     reward: RewardConfig
@@ -46,6 +51,8 @@ class LoopSettings(Section):
     index: str
     retriever_url: str | None = None
     records: str
+    steps: int = 1
+    simulator: SimulatorConfig | None = None
 
 
 @dataclass(slots=True)
@@ -99,7 +106,8 @@ class EpisodeLoop(AgentLoopBase):
         engine = VerlEngine(self.server_manager, self.tokenizer, sampling_params, uuid4().hex, versions)
         step = int(row.get("global_steps", 0))
         seed = episode_seed(settings.seed, step, int(row["extra_info"]["index"]), int(row.get("session_id", 0)))
-        running = run_episode(question, engine, open_retriever(settings), settings.agent, Sampling(1.0, seed=seed))
+        retriever = retriever_for(settings, question, step, seed)
+        running = run_episode(question, engine, retriever, settings.agent, Sampling(1.0, seed=seed))
         group: list[Episode] = []
         if settings.reward.semantics == "otc" and settings.reward.otc.group:
             with GROUPS.rollout(str(row["uid"]), int(self.rollout_config.n)) as place:
@@ -164,6 +172,21 @@ def episode_seed(seed: int, step: int, row: int, session: int) -> int:
 def read_settings(path: str) -> LoopSettings:
     """The arm's settings, read once in each process."""
     return LoopSettings.model_validate_json(Path(path).read_text(encoding="utf-8"))
+
+
+def retriever_for(settings: LoopSettings, question: Question, step: int, seed: int) -> Retriever:
+    """What an episode searches with: the index, or the simulator with the share of noise of this training step."""
+    if settings.simulator is None:
+        return open_retriever(settings)
+    noise = noise_share(step, settings.steps, settings.simulator)
+    return SimulatedRetriever(open_simulator(settings.simulator), question, settings.simulator, noise, seed)
+
+
+@cache
+def open_simulator(simulator: SimulatorConfig) -> OpenAIClient:
+    """The client of the simulating model; opened once in each process."""
+    assert simulator.server is not None  # verl_job.py has put it there
+    return OpenAIClient(simulator.server, "the simulated search", "training.simulator.server")
 
 
 @cache

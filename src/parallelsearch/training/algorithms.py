@@ -8,10 +8,12 @@ from pathlib import Path
 from typing import Any
 
 from parallelsearch.config import ArmConfig
+from parallelsearch.errors import ConfigError
 from parallelsearch.records import Question
 from parallelsearch.training.retriever_process import served_index
 from parallelsearch.training.sampling_job import train_on_own_episodes
 from parallelsearch.training.sft_job import train_on_answers
+from parallelsearch.training.simulator_process import served_policy
 from parallelsearch.training.verl_job import run_job
 
 
@@ -22,6 +24,7 @@ def train_arm(
     policy: str,
     index: Path,
     questions: Sequence[Question],
+    simulator: Path | None = None,
     *,
     on_step: Callable[[dict[str, Any]], None] = lambda row: None,
     on_chunk: Callable[[dict[str, Any]], None] = lambda counts: None,
@@ -29,7 +32,7 @@ def train_arm(
     """Trains `policy` by the arm's algorithm and leaves `folder`/policy; returns the last metrics.
 
     `on_step` sees the metrics of each step, `on_chunk` the counts so far of rejection sampling after each chunk.
-    On GPUs a retriever server runs beside a job that searches.
+    On GPUs a retriever server runs beside a job that searches; `simulator` is the folder of training.simulator.policy.
     """
     if arm.training.algorithm == "sft":
         return train_on_answers(folder, arm, seed, policy, questions, on_step)
@@ -41,4 +44,18 @@ def train_arm(
             return train_on_own_episodes(
                 folder, arm, seed, policy, index, questions, retriever_url=url, on_chunk=on_chunk, on_step=on_step
             )
-        return run_job(folder, arm, seed, policy, index, questions, retriever_url=url, on_step=on_step)
+        with _served_simulator(arm, simulator, folder) as simulator_url:
+            urls = {"retriever_url": url, "simulator_url": simulator_url}
+            return run_job(folder, arm, seed, policy, index, questions, **urls, on_step=on_step)
+
+
+def _served_simulator(arm: ArmConfig, folder: Path | None, out: Path) -> AbstractContextManager[str | None]:
+    """The server of the model training.simulator.policy, where the arm names one."""
+    training = arm.training
+    if training.simulator is None or training.simulator.policy is None:
+        return nullcontext()
+    if folder is None:
+        raise ConfigError(
+            f"training.simulator.policy is '{training.simulator.policy}'; give its folder as --simulator."
+        )
+    return served_policy(folder, out, training.nodes, training.device)

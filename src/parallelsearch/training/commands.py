@@ -60,6 +60,7 @@ def train(
     settings: Annotated[str, typer.Option(help="JSON object: the arm, complete.")],
     seed: Annotated[int, typer.Option(help="Seed.")] = 0,
     force: Annotated[bool, typer.Option(help="Go on with a run that was ended because it diverged.")] = False,
+    simulator: Annotated[Path | None, typer.Option(help="Folder of the model training.simulator.policy.")] = None,
 ) -> None:
     """Trains one arm with veRL; writes policy/, metrics.jsonl, config.yaml and done.json."""
     from parallelsearch.questions.store import read_questions
@@ -71,13 +72,13 @@ def train(
 
     config = from_json(ArmConfig, settings, "train --settings")
     start = local_policy(policy)
-    inputs = _inputs(start, index, questions)
+    inputs = _inputs(start, index, questions) | ({"simulator": _weights(simulator)} if simulator else {})
     full = {**config.model_dump(), "seed": seed, "inputs": inputs}
     start_run(out, full)
     clear_failure(out, force)
     started = time.monotonic()
     asked = [question for path in questions for question in read_questions(path)]
-    metrics = train_arm(out, config, seed, start, index, asked, on_step=_print_step, on_chunk=_print_chunk)
+    metrics = train_arm(out, config, seed, start, index, asked, simulator, on_step=_print_step, on_chunk=_print_chunk)
     finish_run(out, full, inputs, arm=arm, seed=seed, steps=config.training.steps, seconds=time.monotonic() - started)
     clear_checkpoints(out)
     name = "loss" if "loss" in metrics else "sampled reward"
@@ -87,7 +88,7 @@ def train(
 
 @policies.callback()
 def _policy() -> None:
-    """Language models that come inside a Python package."""
+    """Language models: out of a Python package, and behind a URL."""
 
 
 @policies.command("export")
@@ -102,15 +103,40 @@ def export(
     typer.echo(f"{out}: {manifest['model']}, {manifest['parameters']:,} parameters")
 
 
+@policies.command("serve")
+def serve(
+    policy: Annotated[str, typer.Argument(help="Folder of a run or of a model, or MODEL[@REVISION] of the hub.")],
+    name: Annotated[str, typer.Option(help="What the model is called there.")] = "policy",
+    host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(help="Port; 0: a free one.")] = 8000,
+    device: Annotated[str, typer.Option(help="cpu or cuda.")] = "cpu",
+    rows: Annotated[int, typer.Option(min=1, help="Requests that are decoded together.")] = 128,
+    ready_file: Annotated[Path | None, typer.Option(help="JSON file that gets the URL when it answers.")] = None,
+) -> None:
+    """Serves a policy as an OpenAI-compatible server (completions and chat) until it is stopped."""
+    from parallelsearch.agent.policy_server import serve_policy
+    from parallelsearch.training.policy import local_policy
+
+    folder = Path(local_policy(policy))
+    serve_policy(folder, name, host, port, device=device, max_rows=rows, ready_file=ready_file, announce=typer.echo)
+
+
 def _inputs(policy: str, index: Path, questions: list[Path]) -> dict[str, str]:
     from parallelsearch.files import read_json, sha256
 
-    weights = sorted(Path(policy).glob("*.safetensors")) if Path(policy).is_dir() else []
     return {
-        "policy": "+".join(map(sha256, weights)) or policy,
+        "policy": _weights(Path(policy)),
         "index": read_json(index / "manifest.json")["sha256"],
         **{f"questions/{path.name}": sha256(path) for path in questions},
     }
+
+
+def _weights(policy: Path) -> str:
+    """SHA-256 of a policy's files of weights, or its name where it is no folder with weights."""
+    from parallelsearch.files import sha256
+
+    weights = sorted(policy.glob("*.safetensors")) if policy.is_dir() else []
+    return "+".join(map(sha256, weights)) or str(policy)
 
 
 def _print_chunk(counts: dict[str, Any]) -> None:

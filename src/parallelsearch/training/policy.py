@@ -89,8 +89,8 @@ def save_policy(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, fold
     tokenizer.save_pretrained(folder)
 
 
-def local_policy(name: str) -> str:
-    """The folder of the policy that training starts from.
+def local_policy(name: str, weights: bool = True) -> str:
+    """The folder of the policy that training starts from; without `weights`, a published one's are not fetched.
 
     `name` is a run's folder, a model's folder, or MODEL or MODEL@REVISION of the Hugging Face hub, which is fetched
     (or found in the local cache). Raises TrainingError where it cannot be had.
@@ -103,8 +103,9 @@ def local_policy(name: str) -> str:
     from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError
 
     model, _, revision = name.partition("@")
+    wanted = ["*.json", "*.jinja", "*.txt", *(["*.safetensors"] if weights else [])]
     try:
-        return snapshot_download(model, revision=revision or None, allow_patterns=["*.json", "*.safetensors", "*.txt"])
+        return snapshot_download(model, revision=revision or None, allow_patterns=wanted)
     except (HfHubHTTPError, HFValidationError, LocalEntryNotFoundError, OSError) as error:
         raise TrainingError(
             f"The policy '{name}' is neither a folder nor to be had from the model hub"

@@ -21,7 +21,7 @@ from typing import Any
 import yaml
 
 from parallelsearch.agent.prompts import messages
-from parallelsearch.config import ArmConfig
+from parallelsearch.config import ArmConfig, ServerConfig
 from parallelsearch.corpus.gold_paragraphs import gold_paragraphs
 from parallelsearch.errors import DataError, TrainingError
 from parallelsearch.files import MANIFEST, read_json, replacing, write_json, write_text
@@ -50,9 +50,12 @@ def run_job(
     questions: Sequence[Question],
     *,
     retriever_url: str | None = None,
+    simulator_url: str | None = None,
     on_step: Callable[[dict[str, Any]], None] = lambda row: None,
 ) -> dict[str, Any]:
     """Trains `policy` (a folder, or a published model's name) until arm.training.steps; returns the last metrics.
+
+    `simulator_url` is where the model training.simulator.policy is served.
 
     Raises TrainingError when the job fails (with the end of veRL's log) or the guard ends it (see failed_run),
     ConfigError when veRL refuses a setting, ResourceError when the disk is too small for the checkpoints to come.
@@ -69,7 +72,7 @@ def run_job(
     gold = gold_of(arm, index, questions)
     write_data(files.train_data, arm, questions, gold)
     write_data(files.validation_data, arm, questions[:1], gold[:1])
-    _write_loop_settings(folder, files, arm, seed, index, retriever_url)
+    _write_loop_settings(folder, files, arm, seed, index, retriever_url, simulator_url)
     training = arm.training
     checkpoints = Checkpoints(
         files.checkpoints, ranks=training.nodes * training.gpus_per_node, critic=training.algorithm == "ppo"
@@ -157,8 +160,18 @@ def write_data(path: Path, arm: ArmConfig, questions: Sequence[Question], gold: 
 
 
 def _write_loop_settings(
-    folder: Path, files: JobFiles, arm: ArmConfig, seed: int, index: Path, retriever_url: str | None
+    folder: Path,
+    files: JobFiles,
+    arm: ArmConfig,
+    seed: int,
+    index: Path,
+    retriever_url: str | None,
+    simulator_url: str | None,
 ) -> None:
+    simulator = arm.training.simulator
+    if simulator and simulator_url:
+        server = ServerConfig(url=simulator_url, model=str(simulator.policy), timeout=600)
+        simulator = simulator.model_copy(update={"policy": None, "server": server})
     settings = folder / "data" / "loop.json"
     write_json(
         settings,
@@ -170,6 +183,8 @@ def _write_loop_settings(
             "index": str(index.resolve()),
             "retriever_url": retriever_url,
             "records": str(folder / "records"),
+            "steps": arm.training.steps,
+            "simulator": simulator.model_dump() if simulator else None,
         },
     )
     loop = {

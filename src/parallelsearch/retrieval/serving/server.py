@@ -92,8 +92,23 @@ def run_worker(settings: ServerSettings, listening: socket.socket, on_ready: Cal
         raise server.failure
 
 
-class _Server(uvicorn.Server):
-    """uvicorn, with loading after the socket is open and an ordinary return (exit code 0) on SIGTERM and SIGINT."""
+class OrderlyServer(uvicorn.Server):
+    """uvicorn, with an ordinary return (exit code 0) on SIGTERM and SIGINT."""
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, self.handle_exit, number, None)
+        try:
+            yield
+        finally:
+            for number in (signal.SIGTERM, signal.SIGINT):
+                loop.remove_signal_handler(number)
+
+
+class _Server(OrderlyServer):
+    """Loads the index after the socket is open."""
 
     def __init__(self, service: RetrieverService, load: Callable[[], JoinedSearches], on_ready: Callable[[], None]):
         super().__init__(
@@ -122,17 +137,6 @@ class _Server(uvicorn.Server):
         except Exception as error:
             self.failure = error
             self.should_exit = True
-
-    @contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        loop = asyncio.get_running_loop()
-        for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, self.handle_exit, number, None)
-        try:
-            yield
-        finally:
-            for number in (signal.SIGTERM, signal.SIGINT):
-                loop.remove_signal_handler(number)
 
 
 def open_socket(host: str, port: int) -> socket.socket:
