@@ -15,7 +15,7 @@ from tensordict import TensorDict
 from torchdata.stateful_dataloader import StatefulDataLoader
 from transformers import AutoTokenizer
 from verl import DataProto
-from verl.trainer.ppo.core_algos import AdvantageEstimator, compute_grpo_outcome_advantage
+from verl.trainer.ppo.core_algos import AdvantageEstimator, compute_grpo_outcome_advantage, get_adv_estimator_fn
 from verl.trainer.ppo.utils import create_rl_dataset
 from verl.trainer.ppo.v1.trainer_base import PPOTrainer
 from verl.trainer.ppo.v1.utils import compute_advantage_for_multi_trajectories
@@ -23,8 +23,9 @@ from verl.utils.dataset.rl_dataset import collate_fn
 
 from parallelsearch.config_files import load_arm, load_study
 from parallelsearch.records import Question, Structure
+from parallelsearch.training import verl_advantages  # noqa: F401 (registers the estimator, as veRL's import does)
 from parallelsearch.training.policy import build_policy, save_policy, train_tokenizer
-from parallelsearch.training.verl_config import JobFiles, compose, overrides
+from parallelsearch.training.verl_config import GRPO, JobFiles, compose, overrides
 from parallelsearch.training.verl_job import write_data
 
 CONFIG = Path(__file__).resolve().parents[2] / "config"
@@ -105,7 +106,23 @@ def test_advantages_compare_the_rollouts_of_a_row_and_no_others(
     np.testing.assert_allclose(advantages.numpy(), expected(keys, batch), atol=1e-5)
 
 
-def test_the_trainers_own_way_to_them_is_the_same(rollouts: tuple[DataProto, list[str]], batch: TensorDict) -> None:
+@pytest.mark.parametrize("estimator", [AdvantageEstimator.GRPO, GRPO])
+def test_the_trainers_own_way_to_them_is_the_same(
+    rollouts: tuple[DataProto, list[str]], batch: TensorDict, estimator: AdvantageEstimator | str
+) -> None:
     data, keys = rollouts
-    result = compute_advantage_for_multi_trajectories(data, keys, AdvantageEstimator.GRPO, num_repeat=ROLLOUTS)
+    result = compute_advantage_for_multi_trajectories(data, keys, estimator, num_repeat=ROLLOUTS, config={})
     np.testing.assert_allclose(result.batch["advantages"].numpy(), expected(keys, batch), atol=1e-5)
+
+
+def test_a_lost_episode_moves_no_other() -> None:
+    """By hand. a: 1 and 0 of three, one lost: mean 1/2, spread 1/sqrt 2. b: one is left, with nothing to compare."""
+    rewards = torch.tensor([[0.0, 1.0], [0.0, 0.0], [0.0, 0.0], [0.0, 1.0], [0.0, 0.0], [0.0, 0.0]])
+    mask = torch.tensor([[1, 1], [1, 1], [0, 0], [1, 1], [0, 0], [0, 0]])
+    groups = np.array(["a", "a", "a", "b", "b", "b"], dtype=object)
+    advantages, returns = get_adv_estimator_fn(GRPO)(rewards, mask, groups, config={})
+    half = 0.5**0.5
+    np.testing.assert_allclose(advantages.numpy(), [[half] * 2, [-half] * 2, *[[0.0] * 2] * 4], atol=1e-5)
+    assert torch.equal(advantages, returns)
+    unscaled, _ = get_adv_estimator_fn(GRPO)(rewards, mask, groups, config={"norm_adv_by_std_in_grpo": False})
+    np.testing.assert_allclose(unscaled.numpy()[:3], [[0.5] * 2, [-0.5] * 2, [0.0] * 2], atol=1e-6)

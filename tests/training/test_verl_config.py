@@ -107,7 +107,7 @@ PAPER = {
 # The settings of Search-R1's GRPO (arXiv 2503.09516), which the arms with GRPO take over: 5 samples, KL loss .001
 # (low_var_kl), no critic.
 GRPO = {
-    "algorithm.adv_estimator": "grpo",
+    "algorithm.adv_estimator": "grpo_of_finished_episodes",
     "algorithm.use_kl_in_reward": False,
     "actor_rollout_ref.actor.use_kl_loss": True,
     "actor_rollout_ref.actor.kl_loss_coef": 0.001,

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from omegaconf import DictConfig
 
 AGENT_NAME = "parallelsearch"
+ADVANTAGES = "parallelsearch.training.verl_advantages"  # a module that veRL imports: it registers GRPO
+GRPO = "grpo_of_finished_episodes"
 LOGICAL_CPUS = 16  # what veRL's worker bundles ask Ray for; on a small machine they are shared
 OBJECT_STORE_BYTES = 500_000_000
 FP32 = "{param_dtype:fp32,reduce_dtype:fp32,buffer_dtype:fp32}"
@@ -90,7 +92,7 @@ def _data(arm: ArmConfig, files: JobFiles, seed: int) -> dict[str, Any]:
 def _algorithm(training: TrainingConfig) -> dict[str, Any]:
     ppo = training.algorithm == "ppo"
     settings = {
-        "algorithm.adv_estimator": "gae" if ppo else "grpo",
+        "algorithm.adv_estimator": "gae" if ppo else GRPO,
         "algorithm.gamma": training.gamma,
         "algorithm.lam": training.gae_lambda,
         "algorithm.use_kl_in_reward": ppo and training.kl_coefficient > 0,

@@ -34,7 +34,7 @@ from parallelsearch.training.failed_run import LAST_GOOD, end_run
 from parallelsearch.training.guard import Guard, Verdict
 from parallelsearch.training.policy_export import export_policy
 from parallelsearch.training.training_metrics import TrainingMetrics
-from parallelsearch.training.verl_config import AGENT_NAME, JobFiles, compose, overrides
+from parallelsearch.training.verl_config import ADVANTAGES, AGENT_NAME, JobFiles, compose, overrides
 
 POLL_SECONDS = 0.5
 CPU_PLUGIN = "parallelsearch.training.verl_cpu.plugin"
@@ -211,9 +211,10 @@ def job_environment(arm: ArmConfig, metrics_file: Path) -> dict[str, str]:
         "TOKENIZERS_PARALLELISM": "false",
         "PYTHONUNBUFFERED": "1",
     }
+    modules = [ADVANTAGES, os.environ.get(EXTERNAL_MODULES)]
     if arm.training.device == "cpu":
+        modules.insert(0, CPU_PLUGIN)
         environment |= {
-            EXTERNAL_MODULES: ",".join(filter(None, [CPU_PLUGIN, os.environ.get(EXTERNAL_MODULES)])),
             "VERL_ENGINE_DEVICE": "cuda",  # the FSDP engine is registered under this name; it runs on CPUs
             "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
             "RAY_worker_niceness": "0",  # Ray's 15 would let anything else on a small machine starve the job
@@ -223,6 +224,7 @@ def job_environment(arm: ArmConfig, metrics_file: Path) -> dict[str, str]:
             "OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS", str(os.cpu_count() or 1)),
         }
         environment.pop("CUDA_VISIBLE_DEVICES", None)  # an empty value makes Ray refuse logical GPUs
+    environment[EXTERNAL_MODULES] = ",".join(filter(None, modules))
     environment.pop("PYTHONDONTWRITEBYTECODE", None)  # or each of the job's ten processes compiles all of veRL anew
     environment.pop("RAY_ADDRESS", None) if arm.training.nodes == 1 else None
     return environment
