@@ -1,4 +1,4 @@
-"""GRPO's advantages among the episodes of a prompt that were not lost. veRL imports this module in each process of a job.
+"""GRPO's advantages among the episodes of a prompt that were not lost. veRL imports this module in all its processes.
 
 veRL's own estimator takes an episode that was lost to the retriever or the engine (all its tokens are masked out) for
 one with a reward of 0, which moves the mean and the spread of its group, and so the advantages of all others.
