@@ -1,6 +1,6 @@
 """Every way of answering over real engines, passages and questions: it ends within its limits and counts right.
 
-An engine is one entry of ENGINES: a function from a temporary folder to an opened Engine with a `close`.
+An engine is one entry of ENGINES: a context that makes an Engine of a model it writes to a folder.
 """
 
 from __future__ import annotations
@@ -10,13 +10,15 @@ import dataclasses
 import gzip
 import json
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from parallelsearch.agent.hf_engine import HFEngine
-from parallelsearch.config import AgentConfig, Bm25Config, PolicyConfig
+from parallelsearch.agent.openai_engine import OpenAIEngine
+from parallelsearch.config import AgentConfig, Bm25Config, PolicyConfig, ServerConfig
 from parallelsearch.corpus.passages import build_corpus
 from parallelsearch.evaluation.answering import answer_all
 from parallelsearch.geoworld.facts import load_world, split_countries
@@ -27,6 +29,9 @@ from parallelsearch.records import Action, Episode, Passage, Question, StopReaso
 from parallelsearch.retrieval.indexes.bm25 import write_bm25
 from parallelsearch.retrieval.opening import open_retriever
 from parallelsearch.strategies.strategy import PROMPTED
+from parallelsearch.training.packaged_policy import export_packaged_policy
+from parallelsearch.training.policy import build_policy, save_policy, train_tokenizer
+from parallelsearch.training.simulator_process import served_policy
 
 ROOT = Path(__file__).resolve().parents[2]
 GEOWORLD_QUESTIONS, REAL_QUESTIONS = 6, 20
@@ -57,31 +62,48 @@ LIMITS = {
 }
 
 
-def scratch(folder: Path) -> HFEngine:
+@contextmanager
+def transformers(folder: Path) -> Iterator[HFEngine]:
+    """The model in this process."""
+    opened = HFEngine.open(folder, max_rows=16)
+    yield opened
+    opened.close()
+
+
+@contextmanager
+def server(folder: Path) -> Iterator[OpenAIEngine]:
+    """The same model behind an OpenAI-compatible URL, in a process of its own."""
+    with served_policy(folder, folder.parent, wait_seconds=300) as url:
+        yield OpenAIEngine.open(ServerConfig(url=url, model="policy"), folder)
+
+
+def scratch(folder: Path) -> None:
     """The laptop study's architecture with random weights: it says anything at all."""
-    from parallelsearch.training.policy import build_policy, train_tokenizer
-
     tokenizer = train_tokenizer(["Question: which is older, and who was it? The answer is 1: no.\n"] * 3, 400)
-    return HFEngine(build_policy(PolicyConfig(hidden_size=64, layers=2), tokenizer, seed=1), tokenizer, max_rows=16)
+    save_policy(build_policy(PolicyConfig(hidden_size=64, layers=2), tokenizer, seed=1), tokenizer, folder)
 
 
-def smollm2(folder: Path) -> HFEngine:
+def smollm2(folder: Path) -> None:
     """A published language model."""
-    from parallelsearch.training.packaged_policy import export_packaged_policy
-
     pytest.importorskip("gguf")
     export_packaged_policy("smollm2-135m-instruct", folder, ROOT / "config")
-    return HFEngine.open(folder, max_rows=16)
 
 
-ENGINES = [scratch, pytest.param(smollm2, marks=pytest.mark.arms)]
+ENGINES = [
+    pytest.param((scratch, transformers), id="scratch"),
+    pytest.param((scratch, server), id="scratch-served"),
+    pytest.param((smollm2, transformers), id="smollm2", marks=pytest.mark.arms),
+    pytest.param((smollm2, server), id="smollm2-served", marks=pytest.mark.arms),
+]
 
 
 @pytest.fixture(scope="module", params=ENGINES)
-def engine(request, tmp_path_factory: pytest.TempPathFactory) -> Iterator[HFEngine]:
-    opened = request.param(tmp_path_factory.mktemp("engine") / "policy")
-    yield opened
-    opened.close()
+def engine(request, tmp_path_factory: pytest.TempPathFactory) -> Iterator[HFEngine | OpenAIEngine]:
+    model, opened = request.param
+    folder = tmp_path_factory.mktemp("engine") / "policy"
+    model(folder)
+    with opened(folder) as ready:
+        yield ready
 
 
 @pytest.fixture(scope="module")
