@@ -1,6 +1,6 @@
 """The configuration as a JSON schema, and the merged configuration of a study as a file.
 
-workflow/schemas/*.schema.json are generated from the typed models of config.py, never edited.
+workflow/schemas/*.schema.json are generated from the typed models of config/, never edited.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def write_schemas(
             write_text(path, render(schema))
             typer.echo(path)
         elif not path.is_file() or path.read_text(encoding="utf-8") != render(schema):
-            raise ConfigError(f"{path} differs from the models in config.py; run `{FIX}` and commit the result.")
+            raise ConfigError(f"{path} differs from the models in src/parallelsearch/config/; run `{FIX}` and commit the result.")
 
 
 @app.command("write")

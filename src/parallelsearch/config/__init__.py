@@ -1,0 +1,72 @@
+"""What a study can say: the typed sections of its configuration, closed to unknown keys. config_files.py reads them."""
+
+from parallelsearch.config.agent import PROMPT_TAGS, PROMPTS, STRATEGIES, TAGS, WITHOUT_SEARCH, AgentConfig
+from parallelsearch.config.data import (
+    CORPUS_SOURCES,
+    READERS,
+    CorpusConfig,
+    DatasetConfig,
+    GeoWorldConfig,
+    QuestionFile,
+    RemoteFile,
+)
+from parallelsearch.config.evaluation import EvaluationConfig, JudgeConfig, PublishedProtocol, TrackingConfig
+from parallelsearch.config.policy import PolicyConfig, WarmStartConfig
+from parallelsearch.config.retrieval import (
+    INDEX_KINDS,
+    Bm25Config,
+    EmbedConfig,
+    HybridConfig,
+    IndexConfig,
+    RerankerConfig,
+)
+from parallelsearch.config.reward import SEMANTICS, OtcConfig, RewardConfig, SearchR1FormatConfig, StepSearchConfig
+from parallelsearch.config.section import Section
+from parallelsearch.config.server import ServerConfig
+from parallelsearch.config.study import WARM_START, ArmConfig, ArmOverride, StudyConfig
+from parallelsearch.config.training import READ_BY, SUPERVISED, TRAINABLE, GuardConfig, SimulatorConfig, TrainingConfig
+
+__all__ = [
+    "CORPUS_SOURCES",
+    "INDEX_KINDS",
+    "PROMPTS",
+    "PROMPT_TAGS",
+    "READERS",
+    "READ_BY",
+    "SEMANTICS",
+    "STRATEGIES",
+    "SUPERVISED",
+    "TAGS",
+    "TRAINABLE",
+    "WARM_START",
+    "WITHOUT_SEARCH",
+    "AgentConfig",
+    "ArmConfig",
+    "ArmOverride",
+    "Bm25Config",
+    "CorpusConfig",
+    "DatasetConfig",
+    "EmbedConfig",
+    "EvaluationConfig",
+    "GeoWorldConfig",
+    "GuardConfig",
+    "HybridConfig",
+    "IndexConfig",
+    "JudgeConfig",
+    "OtcConfig",
+    "PolicyConfig",
+    "PublishedProtocol",
+    "QuestionFile",
+    "RemoteFile",
+    "RerankerConfig",
+    "RewardConfig",
+    "SearchR1FormatConfig",
+    "Section",
+    "ServerConfig",
+    "SimulatorConfig",
+    "StepSearchConfig",
+    "StudyConfig",
+    "TrackingConfig",
+    "TrainingConfig",
+    "WarmStartConfig",
+]

@@ -1,0 +1,60 @@
+"""Question files, data sets, corpora and the generated encyclopedia."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field
+
+from parallelsearch.config.section import Section
+
+CORPUS_SOURCES = Literal["geoworld", "dpr", "wiki18", "flashrag", "qa_contexts", "mediawiki"]
+READERS = Literal[
+    "geoworld", "hotpotqa", "2wikimultihopqa", "musique", "bamboogle", "nq", "triviaqa", "popqa", "multihop_rag"
+]
+
+
+class RemoteFile(Section):
+    """One input file: where it lies, and for a file that is fetched, from where and with which checksum."""
+
+    path: str = Field(description="Path of the file, relative to the root of the checkout.")
+    url: str | None = Field(None, description="Where the file is fetched from when it is absent.")
+    sha256: str | None = Field(None, description="Checksum of the file, checked after a download; none: not known.")
+    bytes: int | None = Field(None, ge=0, description="Size of the file, for planning disk space.")
+    licence: str = Field("unknown", description="Licence of the content.")
+
+
+class QuestionFile(RemoteFile):
+    """The file of one split, and what has to be in it: a figure of another subset is not comparable."""
+
+    questions: int | None = Field(None, ge=1, description="Questions of the whole split; checked when it is read.")
+    structures: dict[str, int] = Field(
+        default_factory=dict, description="Questions of each structure named here; checked when the split is read."
+    )
+
+
+class GeoWorldConfig(Section):
+    """The generated encyclopedia and its questions."""
+
+    seed: int = Field(0, ge=0, description="Seed of every choice the generator makes.")
+    passages: int = Field(3600, ge=200, description="Number of passages.")
+    train_questions: int = Field(4000, ge=8, description="Number of training questions.")
+    dev_questions: int = Field(200, ge=8, description="Number of development questions.")
+    test_questions: int = Field(600, ge=8, description="Number of test questions.")
+
+
+class CorpusConfig(Section):
+    """A collection of passages."""
+
+    source: CORPUS_SOURCES = Field(description="Layout of the raw file.")
+    file: RemoteFile | None = Field(None, description="The raw file; none for a generated corpus.")
+    licence: str = Field("unknown", description="Licence of the text, copied into the manifest.")
+    shards: int | None = Field(None, ge=1, description="Encoding jobs of this corpus, where not embed.shards.")
+
+
+class DatasetConfig(Section):
+    """A question-answering data set: its splits and the corpus its questions are searched in."""
+
+    reader: READERS = Field(description="Which reader understands the files.")
+    corpus: str = Field(description="Name of the corpus searched for these questions.")
+    splits: dict[str, QuestionFile] = Field(default_factory=dict, description="Raw file of each split.")

@@ -1,0 +1,34 @@
+"""The language model that is trained, and its warm start."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field
+
+from parallelsearch.config.section import Section
+
+
+class PolicyConfig(Section):
+    """The language model that is trained."""
+
+    source: Literal["scratch", "hub", "package"] = Field(
+        "scratch", description="A small Qwen2 made here, a published model, or a model out of a Python package."
+    )
+    model: str | None = Field(None, description="Published model (hub), or name in config/policies (package).")
+    revision: str | None = Field(None, description="Revision of the published model.")
+    vocabulary: int = Field(1024, ge=300, description="Tokens of the byte-level BPE tokenizer (source: scratch).")
+    hidden_size: int = Field(128, ge=16, description="Width (source: scratch).")
+    layers: int = Field(4, ge=1, description="Transformer layers (source: scratch).")
+    heads: int = Field(2, ge=1, description="Attention heads (source: scratch).")
+
+
+class WarmStartConfig(Section):
+    """Supervised training on demonstrations before reinforcement learning (source: scratch only)."""
+
+    steps: int = Field(600, ge=1, description="Optimiser steps.")
+    batch_size: int = Field(32, ge=1, description="Demonstrations a step.")
+    learning_rate: float = Field(3e-3, gt=0, description="Peak learning rate (warm-up, then linear decay).")
+    parallel_share: float = Field(
+        0.3, ge=0, le=1, description="Share of demonstrations that search in parallel where both ways are possible."
+    )
