@@ -54,7 +54,9 @@ def write_schemas(
             write_text(path, render(schema))
             typer.echo(path)
         elif not path.is_file() or path.read_text(encoding="utf-8") != render(schema):
-            raise ConfigError(f"{path} differs from the models in src/parallelsearch/config/; run `{FIX}` and commit the result.")
+            raise ConfigError(
+                f"{path} differs from the models in config/; run `{FIX}` and commit the result."
+            )
 
 
 @app.command("write")

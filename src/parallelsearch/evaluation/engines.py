@@ -3,17 +3,10 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Protocol
 
-from parallelsearch.agent.engine import Engine
+from parallelsearch.agent.local_engines import OpenedEngine, open_local_engine
 from parallelsearch.config import EvaluationConfig
 from parallelsearch.training.policy import local_policy
-
-
-class OpenedEngine(Engine, Protocol):
-    """An Engine that has to be closed."""
-
-    def close(self) -> None: ...
 
 
 def open_engine(config: EvaluationConfig, policy: str) -> tuple[OpenedEngine, Path]:
@@ -28,10 +21,4 @@ def open_engine(config: EvaluationConfig, policy: str) -> tuple[OpenedEngine, Pa
 
         assert config.server is not None  # EvaluationConfig is not valid without
         return OpenAIEngine.open(config.server, folder), folder
-    if config.engine == "vllm":
-        from parallelsearch.agent.vllm_engine import VllmEngine
-
-        return VllmEngine.open(folder, max_rows=config.batch_size), folder
-    from parallelsearch.agent.hf_engine import HFEngine
-
-    return HFEngine.open(folder, device=config.device, max_rows=config.batch_size), folder
+    return open_local_engine(config.engine, folder, config.device, config.batch_size), folder

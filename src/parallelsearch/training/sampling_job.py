@@ -77,14 +77,15 @@ def train_on_own_episodes(
 
 async def sample_share(settings: SamplingSettings, worker: int, workers: int) -> None:
     """The chunks whose number is `worker` modulo `workers`, those that exist left out."""
-    from parallelsearch.agent.hf_engine import HFEngine
+    from parallelsearch.agent.local_engines import open_local_engine
     from parallelsearch.questions.store import read_questions
 
     folder, arm = Path(settings.folder), settings.arm
     questions = read_questions(Path(settings.questions))
     chunks = range(worker, chunk_count(arm, len(questions)), workers)
     retriever = _open_retriever(settings)
-    engine = HFEngine.open(Path(settings.policy), device=arm.training.device, max_rows=arm.training.batch_size)
+    training = arm.training
+    engine = open_local_engine(training.rollout_engine, Path(settings.policy), training.device, training.batch_size)
     provenance = _provenance(settings)
     for chunk in chunks:
         if not chunk_folder(folder, chunk).is_dir():
@@ -173,7 +174,7 @@ def _provenance(settings: SamplingSettings) -> Any:
         corpus_sha256=manifest["corpus"]["sha256"],
         questions_sha256=sha256(Path(settings.questions)),
         top_k=settings.arm.agent.top_k,
-        decoding={"temperature": training.temperature, "top_p": training.top_p, "engine": "hf"},
+        decoding={"temperature": training.temperature, "top_p": training.top_p, "engine": training.rollout_engine},
         config=settings.arm.model_dump(),
         corpus=Path(manifest["corpus"]["path"]).name,
         index=manifest["kind"],
