@@ -54,9 +54,7 @@ def write_schemas(
             write_text(path, render(schema))
             typer.echo(path)
         elif not path.is_file() or path.read_text(encoding="utf-8") != render(schema):
-            raise ConfigError(
-                f"{path} differs from the models in config/; run `{FIX}` and commit the result."
-            )
+            raise ConfigError(f"{path} differs from the models in config/; run `{FIX}` and commit the result.")
 
 
 @app.command("write")
