@@ -178,11 +178,11 @@ def test_training_declares_only_its_final_marker_so_that_checkpoints_outlive_a_k
 def test_the_slurm_profile_plans_the_papers_study_with_its_gpus_and_without_any_raw_file(checkout: Checkout) -> None:
     plan = checkout.plan("--profile", "slurm", "all")
     assert "Config file(s): ['config/paper.yaml']" in plan.output or "config/paper.yaml" in plan.output
-    assert plan.counts["train"] == 9
+    assert plan.counts["train"] == 16  # 9 of the paper's, 5 of other methods' rewards, 2 that learn from demonstrations
     assert plan.counts["embed"] == 33  # 32 shards of wiki-18, one of MultiHop-RAG
-    assert plan.counts["evaluate"] == 17 * 8  # 9 trained arms, one with the policy of another, 7 untrained ones
-    assert plan.counts["download"] == 12
-    assert plan.output.count("seed 0 (GPUs: 8)") == 9
+    assert plan.counts["evaluate"] == 24 * 8  # 16 trained arms, one with the policy of another, 7 untrained ones
+    assert plan.counts["download"] == 13
+    assert plan.output.count("seed 0 (GPUs: 8)") == 16
     assert "warm_start" not in plan.counts
 
 
