@@ -29,7 +29,7 @@ FILES = {
     "hotpotqa_official_100.json.gz": "hotpot_dev_distractor_v1.json.gz",
     "2wikimultihopqa_official_200.json.gz": "2wikimultihopqa_dev.json.gz",
 }
-ARMS = ["direct", "rag", "ircot", "search-o1", "dag-plan"]
+ARMS = ["direct", "rag", "ircot"]
 
 
 @pytest.fixture(scope="module")
@@ -90,14 +90,10 @@ def test_the_model_out_of_the_package_plays_a_search_engine(study: Checkout) -> 
 def test_every_strategy_answered_every_question_with_its_own_calls(study: Checkout) -> None:
     answered = [episodes(study, arm, "hotpotqa") for arm in ARMS]
     assert [len(found) for found in answered] == [QUESTIONS] * len(ARMS)
-    direct, rag, ircot, search_o1, dag_plan = answered
+    direct, rag, ircot = answered
     assert all((episode.llm_calls, episode.searches) == (1, 0) and episode.answer for episode in direct)
     assert all((episode.llm_calls, episode.searches) == (1, 1) and episode.answer for episode in rag)
     assert all(1 <= episode.llm_calls == episode.searches <= 2 for episode in ircot)
-    for episode in search_o1:  # each search is read by a call of its own; at most 15 generations of the reasoning model
-        assert episode.searches <= 10 and episode.searches < episode.llm_calls <= 15 + episode.searches
-    for episode in dag_plan:  # the plan, and for a plan that can be carried out its sub-questions and the answer
-        assert episode.llm_calls == 1 if not episode.searches else episode.searches < episode.llm_calls <= 8 + 2
     assert not any(e.stop_reason.is_infrastructure_failure for found in answered for e in found)
 
 
