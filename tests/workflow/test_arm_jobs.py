@@ -157,7 +157,12 @@ def check_masks(job: Job, made: Path, arm: ArmConfig) -> None:
     assert len(ids["search"]) == len(ids["information"]) == 1
     records = job.records()
     failed = [record for record in records if StopReason(record["stop_reason"]).is_infrastructure_failure]
-    assert bool(failed) == searches and len(failed) < len(records)
+    assert len(failed) < len(records)
+    # The policy was warm-started with the study's own prompt; with another one it may not search at all. A simulator's
+    # searches are not made to fail.
+    knows_prompt = arm.agent.prompt == SMOKE.agent.prompt
+    if knows_prompt and not arm.training.simulator:
+        assert bool(failed) == searches
     shown = 0
     for loss in ("actor", "critic") if arm.training.algorithm == "ppo" else ("actor",):
         calls = job.calls(loss)
@@ -184,7 +189,8 @@ def check_masks(job: Job, made: Path, arm: ArmConfig) -> None:
         counted = [record for record in records if record not in failed]
         tokens = "model_tokens" if masked else "response_tokens"
         assert seen == Counter((record["response_tokens"], record[tokens]) for record in counted)
-    assert bool(shown) == searches
+    if knows_prompt:
+        assert bool(shown) == searches
 
 
 def check_groups(job: Job, size: int) -> None:
