@@ -37,9 +37,6 @@ SELF_RETRIEVAL_FLOOR = 0.9
 LENGTH_TOLERANCE = 0.01
 REBUILD = "rerun `parallelsearch index build`"
 WHOLE_FILE_CHECK_BYTES = 512 * 2**20
-# FAISS compares so many queries or more with a matrix product. Its own value of 128,000 (1.15) leaves batches of a
-# hundred to loops that took ten times as long here; below 16 queries the loops are the faster ones.
-LEAST_QUERIES_OF_A_PRODUCT = 16
 
 
 def write_index(corpus_dir: Path, embeddings_dir: Path, out_dir: Path, config: IndexConfig) -> dict[str, Any]:
@@ -159,7 +156,6 @@ class StoredIndex:
         require_same("ntotal", path, self.index.ntotal, self.corpus.path, len(self.corpus), REBUILD)
         require_same("dimension", path, self.index.d, self.encoder_dir, self.manifest["dim"], REBUILD)
         apply_search_parameters(self.index, self.kind, parameters)
-        faiss.cvar.distance_compute_blas_threshold = LEAST_QUERIES_OF_A_PRODUCT
         self._on_gpus: Any = None
         if (device or self.manifest.get("device")) == "cuda":
             self._on_gpus = to_all_gpus(self.index, self.kind, parameters)
