@@ -110,7 +110,7 @@ class BatchDecoder:
 
     def worth_admitting(self, waiting: int) -> bool:
         """True when the rows that would join are many enough to pay for rebuilding the batch."""
-        return self.room > 0 and 2 * min(waiting, self.room) >= self.active
+        return self.room > 0 and 4 * min(waiting, self.room) >= self.active
 
     @torch.inference_mode()
     def admit(self, requests: Sequence[DecodeRequest]) -> None:
