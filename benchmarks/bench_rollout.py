@@ -38,8 +38,8 @@ def main(
     policy: Path = typer.Argument(help="Folder of a policy."),
     index: Path = typer.Argument(help="Folder of an index."),
     questions: Path = typer.Argument(help="Question file."),
-    episodes: int = typer.Option(192, help="Episodes of one turn of a side."),
-    at_once: int = typer.Option(16, help="Episodes in flight; the size of the synchronous side's batches."),
+    episodes: int = typer.Option(256, help="Episodes of one turn of a side."),
+    at_once: int = typer.Option(64, help="Episodes in flight; the size of the synchronous side's batches."),
     search_ms: float = typer.Option(200.0, help="What a search takes, beside the index."),
     rounds: int = typer.Option(5, help="How often the sides take turns."),
 ) -> None:
