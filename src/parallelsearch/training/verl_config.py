@@ -7,6 +7,7 @@ the right are veRL 0.9.1's; the paper's values live in config/paper.yaml.
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -54,20 +55,34 @@ def overrides(arm: ArmConfig, files: JobFiles, seed: int) -> list[str]:
 
 def compose(arguments: list[str]) -> DictConfig:
     """veRL's configuration with these overrides, through veRL's own Hydra files, validation and typed sections."""
+
+    def validate(config: DictConfig) -> list[DictConfig]:
+        from verl.trainer.ppo.utils import need_critic, need_reference_policy
+        from verl.utils.config import validate_config
+
+        validate_config(config, use_reference_policy=need_reference_policy(config), use_critic=need_critic(config))
+        sections = [config.actor_rollout_ref.actor, config.actor_rollout_ref.rollout]
+        return [*sections, config.critic] if need_critic(config) else sections
+
+    return composed("ppo_trainer", arguments, validate)
+
+
+def composed(name: str, arguments: list[str], sections: Callable[[DictConfig], list[DictConfig]]) -> DictConfig:
+    """veRL's Hydra configuration `name` with these overrides; `sections` names those that have a type.
+
+    ConfigError where veRL refuses it.
+    """
     import verl.trainer
     from hydra import compose as hydra_compose
     from hydra import initialize_config_dir
     from hydra.errors import HydraException
-    from verl.trainer.ppo.utils import need_critic, need_reference_policy
-    from verl.utils.config import omega_conf_to_dataclass, validate_config
+    from verl.utils.config import omega_conf_to_dataclass
 
     folder = Path(verl.trainer.__file__).parent / "config"
     try:
         with initialize_config_dir(config_dir=str(folder), version_base=None):
-            config = hydra_compose("ppo_trainer", overrides=arguments)
-        validate_config(config, use_reference_policy=need_reference_policy(config), use_critic=need_critic(config))
-        sections = [config.actor_rollout_ref.actor, config.actor_rollout_ref.rollout]
-        for section in [*sections, config.critic] if need_critic(config) else sections:
+            config = hydra_compose(name, overrides=arguments)
+        for section in sections(config):
             omega_conf_to_dataclass(section)
     except (HydraException, AssertionError, ValueError, TypeError) as error:
         sentence = " ".join(str(error).split())

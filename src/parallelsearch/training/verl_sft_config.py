@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from parallelsearch.config import ArmConfig
 from parallelsearch.errors import ConfigError
-from parallelsearch.training.verl_config import AGENT_NAME, FP32, hydra_value, per_rank
+from parallelsearch.training.verl_config import AGENT_NAME, FP32, composed, hydra_value, per_rank
 
 if TYPE_CHECKING:
     from omegaconf import DictConfig
@@ -44,22 +44,11 @@ def sft_overrides(arm: ArmConfig, policy: str, data: Path, checkpoints: Path) ->
 
 def compose_sft(arguments: list[str]) -> DictConfig:
     """veRL's SFT configuration with these overrides, through veRL's own Hydra files and typed sections."""
-    import verl.trainer
-    from hydra import compose as hydra_compose
-    from hydra import initialize_config_dir
-    from hydra.errors import HydraException
-    from verl.utils.config import omega_conf_to_dataclass
-
-    folder = Path(verl.trainer.__file__).parent / "config"
-    try:
-        with initialize_config_dir(config_dir=str(folder), version_base=None):
-            config = hydra_compose("sft_trainer_engine", overrides=arguments)
-        for section in (config.model, config.engine, config.optim, config.checkpoint, config.profiler):
-            omega_conf_to_dataclass(section)
-    except (HydraException, AssertionError, ValueError, TypeError) as error:
-        sentence = " ".join(str(error).split())
-        raise ConfigError(f"veRL refuses the training configuration: {sentence}; change the arm's overlay.") from error
-    return config
+    return composed(
+        "sft_trainer_engine",
+        arguments,
+        lambda config: [config.model, config.engine, config.optim, config.checkpoint, config.profiler],
+    )
 
 
 def _data(arm: ArmConfig, data: Path) -> dict[str, Any]:
