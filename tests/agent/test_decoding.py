@@ -60,6 +60,46 @@ def test_the_same_seed_gives_the_same_tokens_in_any_batch(model, tokenizer, prom
     assert together == alone == narrow
 
 
+def test_rows_join_and_leave_at_any_time_and_read_only_their_own_tokens(model, tokenizer, prompts):
+    """One more request after every second step; the batch never waits for a new one, nor reads anything twice."""
+    wanted = requests(prompts, max_tokens=9, temperature=1.0)
+    expected = [BatchDecoder(model, tokenizer).decode([request])[0] for request in wanted]
+    found, shapes, original = {}, [], model.forward
+    for number, request in enumerate(wanted):
+        request.max_tokens = 3 + number % 7
+        request.finished = lambda generation, number=number: found.setdefault(number, generation)
+
+    def counting(*args, **kwargs):
+        shapes.append(tuple(kwargs["input_ids"].shape))
+        return original(*args, **kwargs)
+
+    decoder = BatchDecoder(model, tokenizer, max_rows=8)
+    model.forward = counting
+    try:
+        for request in wanted:
+            decoder.admit([request])
+            assert shapes[-1] == (1, len(request.token_ids))
+            decoder.step()
+            decoder.step()
+    finally:
+        model.forward = original
+    while decoder.active:
+        decoder.step()
+    for number, generation in found.items():
+        assert generation.token_ids == expected[number].token_ids[: 3 + number % 7]
+        assert generation.log_probs == pytest.approx(expected[number].log_probs[: 3 + number % 7], abs=1e-4)
+    assert len(found) == len(wanted)
+    assert sum(rows for rows, width in shapes) <= sum(len(generation.token_ids) for generation in found.values())
+
+
+def test_an_idle_decoder_holds_no_keys_and_values(model, tokenizer, prompts):
+    decoder = BatchDecoder(model, tokenizer)
+    decoder.admit(requests(prompts, max_tokens=2))
+    assert all(buffer.nbytes for layer in decoder._key_values.layers for buffer in layer.buffers)
+    decoder.step()
+    assert not decoder.active and not decoder._key_values.layers
+
+
 def test_other_seeds_give_other_tokens_and_no_seed_is_not_repeatable(model, tokenizer, prompts):
     decoder = BatchDecoder(model, tokenizer)
     drawn = {

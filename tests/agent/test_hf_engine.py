@@ -10,7 +10,7 @@ import time
 import pytest
 
 from parallelsearch.agent.engine import Sampling
-from parallelsearch.agent.hf_engine import HFEngine
+from parallelsearch.agent.hf_engine import HFEngine, attention_window
 from parallelsearch.errors import EngineError
 
 STOP = ("</search>", "</answer>")
@@ -67,6 +67,21 @@ def test_a_folder_is_opened(model, tokenizer, tmp_path):
     (tmp_path / "config.json").write_text("{}")
     with pytest.raises(EngineError, match="cannot be loaded"):
         HFEngine.open(tmp_path)
+
+
+def test_what_a_model_cannot_look_back_on_is_refused(tokenizer):
+    """Layers that see a window, or keep a state in the place of tokens."""
+    from transformers import AutoModelForCausalLM, MistralConfig, Qwen3NextConfig
+
+    small = {"vocab_size": 400, "hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2}
+    windowed = MistralConfig(**small, num_key_value_heads=1, intermediate_size=32, sliding_window=16)
+    engine = HFEngine(AutoModelForCausalLM.from_config(windowed), tokenizer)
+    with pytest.raises(EngineError, match="looks back 16 tokens"):
+        engine.submit([5] * 10, max_tokens=7, stop=(), sampling=Sampling())
+    assert len(engine.submit([5] * 10, max_tokens=6, stop=(), sampling=Sampling()).result(60).token_ids) <= 6
+    engine.close()
+    with pytest.raises(EngineError, match="linear_attention"):
+        attention_window(Qwen3NextConfig(**small))
 
 
 def test_new_weights_are_used_at_once_and_old_keys_are_not(model, tokenizer):

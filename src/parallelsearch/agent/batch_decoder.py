@@ -14,13 +14,13 @@ import torch
 
 from parallelsearch.agent.engine import FinishReason, Generation, Sampling
 from parallelsearch.agent.grouped_attention import use_grouped_attention
-from parallelsearch.agent.key_values import BatchKeyValues, RowKeyValues
+from parallelsearch.agent.key_values import Pass, RowKeyValues, SlotKeyValues
 from parallelsearch.agent.prefixes import PrefixStore
 from parallelsearch.agent.stopping import Stopping
 from parallelsearch.agent.token_choice import TokenChooser, uniform_draws
 
 _PREFILL_TOKENS = 8192  # padded tokens read in one forward pass
-_LEAVE_SHARE = 8  # finished rows leave the batch when they are one in so many
+_JOIN_SHARE = 8  # waiting requests join when they are one for so many rows: reading few tokens costs as much as a step
 
 
 @dataclass(slots=True)
@@ -37,14 +37,18 @@ class DecodeRequest:
 class _Row:
     """A request while it is decoded."""
 
-    __slots__ = ("done", "draws", "log_probs", "request", "tokens")
+    __slots__ = ("draws", "log_probs", "request", "tokens")
 
     def __init__(self, request: DecodeRequest) -> None:
         self.request = request
         self.tokens: list[int] = []
         self.log_probs: list[float] = []
-        self.draws = uniform_draws(request.sampling, request.max_tokens)
-        self.done = False
+        self.draws: list[float] = uniform_draws(request.sampling, request.max_tokens).tolist()
+
+    @property
+    def read(self) -> int:
+        """Tokens whose keys and values are known: all but the latest one."""
+        return len(self.request.token_ids) + len(self.tokens) - 1
 
 
 class BatchDecoder:
@@ -59,7 +63,8 @@ class BatchDecoder:
         use_grouped_attention(model)
         self.tokenizer = tokenizer
         self.max_rows = max_rows
-        self.device = next(model.parameters()).device
+        parameter = next(model.parameters())
+        self.device, self._dtype = parameter.device, parameter.dtype
         self._stopping = Stopping(model, tokenizer, model.get_output_embeddings().weight.shape[0], self.device)
         self._prefixes = PrefixStore(stored_bytes)
         self.reset()
@@ -67,18 +72,18 @@ class BatchDecoder:
     @property
     def active(self) -> int:
         """Rows that are being decoded."""
-        return self._unfinished
+        return len(self._rows)
 
     @property
     def room(self) -> int:
         """Requests that can be admitted now."""
-        return self.max_rows - self._unfinished
+        return self.max_rows - len(self._rows)
 
     def reset(self) -> None:
         """Drops all rows without finishing them, and all stored keys and values."""
-        self._rows: list[_Row] = []
-        self._unfinished = 0
-        self._key_values = BatchKeyValues(self.device)
+        self._rows: list[_Row] = []  # row i has slot i
+        self._key_values = SlotKeyValues(self.device, self._dtype)
+        self._settings_of: list[_Row] = []
         self.forget()
 
     def forget(self) -> None:
@@ -109,15 +114,14 @@ class BatchDecoder:
         return [generation for generation in generations if generation is not None]
 
     def worth_admitting(self, waiting: int) -> bool:
-        """True when the rows that would join are many enough to pay for rebuilding the batch."""
-        return self.room > 0 and 4 * min(waiting, self.room) >= self.active
+        """True when the requests that would join are many enough for a forward pass of their own."""
+        return self.room > 0 and _JOIN_SHARE * min(waiting, self.room) >= self.active
 
     @torch.inference_mode()
     def admit(self, requests: Sequence[DecodeRequest]) -> None:
         """Reads the tokens of `requests` and chooses the first token of each. At most `room` requests."""
         found = [(request, *self._prefixes.longest(request.token_ids)) for request in requests]
         found.sort(key=lambda item: len(item[0].token_ids) - item[1])
-        self._leave()
         while found:
             count = _that_fit([len(request.token_ids) - known for request, known, _ in found])
             self._prefill(found[:count])
@@ -126,109 +130,58 @@ class BatchDecoder:
     @torch.inference_mode()
     def step(self) -> None:
         """Reads the latest token of every row and chooses the next one."""
-        if not self._unfinished:
-            return
-        latest = torch.tensor([[row.tokens[-1]] for row in self._rows], device=self.device)
-        positions = torch.tensor(
-            [[len(row.request.token_ids) + len(row.tokens) - 1] for row in self._rows], device=self.device
-        )
-        mask = self._key_values.append_mask(torch.ones_like(latest, dtype=torch.bool))
-        logits = self._forward(latest, mask, positions, self._key_values)
-        self._choose(self._rows, logits, self._key_values, self._chooser, self._candidates)
-        if _LEAVE_SHARE * (len(self._rows) - self._unfinished) >= len(self._rows):
-            self._leave()
+        if self._rows:
+            self._choose(0, Pass(0, [row.read for row in self._rows], [[row.tokens[-1]] for row in self._rows]))
 
     def _prefill(self, found: Sequence[tuple[DecodeRequest, int, RowKeyValues | None]]) -> None:
-        rows = [_Row(request) for request, _, _ in found]
-        key_values = BatchKeyValues.of_rows([stored for _, _, stored in found], self.device)
-        new = [request.token_ids[known:] for request, known, _ in found]
-        width = max(len(tokens) for tokens in new)
-        inputs = torch.zeros(len(rows), width, dtype=torch.long)
-        written = torch.zeros(len(rows), width, dtype=torch.bool)
-        positions = torch.zeros(len(rows), width, dtype=torch.long)
-        for index, (tokens, (_, known, _)) in enumerate(zip(new, found, strict=True)):
-            inputs[index, width - len(tokens) :] = torch.tensor(tokens)
-            written[index, width - len(tokens) :] = True
-            positions[index, width - len(tokens) :] = torch.arange(known, known + len(tokens))
-        mask = key_values.append_mask(written.to(self.device))
-        logits = self._forward(inputs.to(self.device), mask, positions.to(self.device), key_values)
+        first = len(self._rows)
+        for slot, (_, _, stored) in enumerate(found, first):
+            if stored:
+                self._key_values.load(slot, stored)
+        self._rows += [_Row(request) for request, _, _ in found]
+        starts = [known for _, known, _ in found]
+        self._choose(first, Pass(first, starts, [request.token_ids[known:] for request, known, _ in found]))
+
+    def _choose(self, first: int, read: Pass) -> None:
+        """Reads tokens of the rows from `first` on, appends one to each, and finishes the rows that are over."""
+        rows = self._rows[first:]
+        logits = self.model(**self._key_values.inputs(read), logits_to_keep=1).logits[:, -1]
         chooser, candidates = self._settings(rows)
-        self._unfinished += len(rows)
-        self._choose(rows, logits, key_values, chooser, candidates)
-        remaining = [index for index, row in enumerate(rows) if not row.done]
-        if not remaining:
-            return
-        key_values.select(remaining)
-        if self._rows:
-            self._key_values.join(key_values)
-        else:
-            self._key_values = key_values
-        self._rows += [rows[index] for index in remaining]
-        self._chooser, self._candidates = self._settings(self._rows)
-
-    def _forward(
-        self, inputs: torch.Tensor, mask: torch.Tensor, positions: torch.Tensor, key_values: BatchKeyValues
-    ) -> torch.Tensor:
-        """Logits of the last column, [rows, vocabulary]."""
-        output = self.model(
-            input_ids=inputs,
-            attention_mask=mask.to(torch.long),
-            position_ids=positions,
-            past_key_values=key_values.cache,
-            use_cache=True,
-            logits_to_keep=1,
-        )
-        return output.logits[:, -1]
-
-    def _settings(self, rows: Sequence[_Row]) -> tuple[TokenChooser, torch.Tensor]:
-        chooser = TokenChooser([row.request.sampling for row in rows], self.device)
-        return chooser, self._stopping.candidates([row.request.stop for row in rows])
-
-    def _choose(
-        self,
-        rows: Sequence[_Row],
-        logits: torch.Tensor,
-        key_values: BatchKeyValues,
-        chooser: TokenChooser,
-        candidates: torch.Tensor,
-    ) -> None:
-        """Appends one token to every row that is not done, and finishes the rows that are over."""
-        # A row that is done stays in the batch until rows leave; its further tokens are not recorded.
-        draws = torch.stack([row.draws[0 if row.done else len(row.tokens)] for row in rows]).to(self.device)
+        draws = torch.tensor([row.draws[len(row.tokens)] for row in rows], dtype=torch.float64, device=self.device)
         tokens, log_probs = chooser.choose(logits, draws)
-        values = zip(rows, tokens.tolist(), log_probs.tolist(), candidates[tokens].tolist(), strict=True)
-        for index, (row, token, log_prob, candidate) in enumerate(values):
-            if row.done:
-                continue
+        chosen = zip(rows, tokens.tolist(), log_probs.tolist(), candidates[tokens].tolist(), strict=True)
+        over: list[tuple[int, FinishReason]] = []
+        for slot, (row, token, log_prob, candidate) in enumerate(chosen, first):
             row.tokens.append(token)
             row.log_probs.append(log_prob)
-            reason: FinishReason | None = None
-            if candidate:
-                reason = self._stopping.reason(row.tokens, row.request.stop)
+            reason = self._stopping.reason(row.tokens, row.request.stop) if candidate else None
             if reason is None and len(row.tokens) >= row.request.max_tokens:
                 reason = "length"
             if reason is not None:
-                self._finish(row, reason, key_values, index)
+                over.append((slot, reason))
+        for slot, reason in reversed(over):  # the last slot's row may take the place of one that leaves
+            self._finish(slot, reason)
 
-    def _finish(self, row: _Row, reason: FinishReason, key_values: BatchKeyValues, index: int) -> None:
-        row.done = True
-        self._unfinished -= 1
+    def _settings(self, rows: list[_Row]) -> tuple[TokenChooser, torch.Tensor]:
+        """Sampling settings and stop candidates of `rows`, made anew where they are not those of the last step."""
+        if rows != self._settings_of:
+            self._settings_of = rows
+            self._chooser = TokenChooser([row.request.sampling for row in rows], self.device)
+            self._candidates = self._stopping.candidates([row.request.stop for row in rows])
+        return self._chooser, self._candidates
+
+    def _finish(self, slot: int, reason: FinishReason) -> None:
+        """Takes a row out; the last row moves into its slot."""
+        row, last = self._rows[slot], self._rows.pop()
         if reason == "stop_string" and self._prefixes.keeps_any:
             # The keys and values of the last token are not known yet: it is read with what follows it.
-            self._prefixes.add(row.request.token_ids + row.tokens[:-1], key_values.row(index))
+            self._prefixes.add(row.request.token_ids + row.tokens[:-1], self._key_values.row(slot, row.read))
+        if row is not last:
+            self._rows[slot] = last
+            self._key_values.move(len(self._rows), slot, last.read)
+        elif not self._rows:
+            self._key_values.release()
         row.request.finished(Generation(row.tokens, row.log_probs, reason))
-
-    def _leave(self) -> None:
-        """Takes the finished rows out of the batch."""
-        remaining = [index for index, row in enumerate(self._rows) if not row.done]
-        if len(remaining) == len(self._rows):
-            return
-        self._rows = [self._rows[index] for index in remaining]
-        if remaining:
-            self._key_values.select(remaining)
-            self._chooser, self._candidates = self._settings(self._rows)
-        else:
-            self._key_values = BatchKeyValues(self.device)
 
 
 def _that_fit(lengths: Sequence[int]) -> int:

@@ -21,6 +21,7 @@ class HFEngine:
     def __init__(self, model: Any, tokenizer: Any, *, max_rows: int = 128, stored_bytes: int = 1 << 29) -> None:
         self.model = model
         self.tokenizer = tokenizer
+        self._window = attention_window(model.config)
         self._decoder = BatchDecoder(model, tokenizer, max_rows=max_rows, stored_bytes=stored_bytes)
         self._waiting: list[tuple[DecodeRequest, Future[Generation]]] = []
         self._flying: dict[int, Future[Generation]] = {}
@@ -58,6 +59,11 @@ class HFEngine:
         """Like `generate`, for callers without an event loop."""
         if not token_ids or max_tokens < 1:
             raise EngineError(f"A request of {len(token_ids)} tokens for {max_tokens} new ones cannot be decoded.")
+        if self._window and len(token_ids) + max_tokens > self._window:
+            raise EngineError(
+                f"The model looks back {self._window} tokens; a request of {len(token_ids)} tokens for {max_tokens} new"
+                " ones is longer: lower agent.max_prompt_tokens or agent.max_response_tokens, or use vLLM."
+            )
         future: Future[Generation] = Future()
         request = DecodeRequest(list(token_ids), max_tokens, tuple(stop), sampling)
         request.finished = lambda generation: self._deliver(request, generation)
@@ -127,3 +133,12 @@ class HFEngine:
         for future in futures:
             if future.set_running_or_notify_cancel():
                 future.set_exception(error)
+
+
+def attention_window(config: Any) -> int | None:
+    """Tokens that each layer of a model sees (None: all). Layers that keep something else are an EngineError."""
+    config = config.get_text_config() if hasattr(config, "get_text_config") else config
+    kinds = set(getattr(config, "layer_types", None) or ["full_attention"])
+    if other := sorted(kinds - {"full_attention", "sliding_attention"}):
+        raise EngineError(f"Models with layers of {', '.join(other)} are not decoded by this engine; use vLLM.")
+    return getattr(config, "sliding_window", None)

@@ -1,55 +1,19 @@
-"""Keys and values of a batch of rows of different lengths, in buffers that grow without copying at every token.
+"""Keys and values of the rows that are decoded together: a slot for each row, in which a token stands at its position.
 
-Rows share their columns: a row's tokens stand in the columns where its mask is true, in order, and new tokens of all
-rows are written to the next free columns. Positions are those of the row, not of the column: padding changes nothing.
+A row joins by taking the next free slot and leaves by handing its slot to the last row: the other rows stay where they
+are, so that neither costs more than that one row's tokens.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
 from transformers.cache_utils import Cache, DynamicLayer
 
-_SPARE_COLUMNS = 64
-
-
-class BufferedLayer(DynamicLayer):
-    """Keys and values of one layer, [rows, heads, columns, head size], with spare columns behind the used ones."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.columns = 0
-        self._buffers: list[torch.Tensor] = []
-
-    @property
-    def used(self) -> tuple[torch.Tensor, torch.Tensor]:
-        """Keys and values of the used columns, as views."""
-        keys, values = self._buffers
-        return keys[..., : self.columns, :], values[..., : self.columns, :]
-
-    def update(self, key_states: torch.Tensor, value_states: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
-        """Appends new columns; returns keys and values of all used columns."""
-        if not self._buffers:
-            self.load(key_states, value_states)
-            return self.used
-        start, self.columns = self.columns, self.columns + key_states.shape[-2]
-        if self.columns > self._buffers[0].shape[-2]:
-            self._buffers = [_with_spare_columns(buffer[..., :start, :], self.columns) for buffer in self._buffers]
-        for buffer, states in zip(self._buffers, (key_states, value_states), strict=True):
-            buffer[..., start : self.columns, :] = states
-        return self.used
-
-    def load(self, keys: torch.Tensor, values: torch.Tensor) -> None:
-        """Replaces the content."""
-        self.columns = keys.shape[-2]
-        self.is_initialized = True
-        self._buffers = [_with_spare_columns(states, self.columns) for states in (keys, values)]
-
-    def get_seq_length(self) -> int:
-        return self.columns
+_SPARE_COLUMNS = 128
 
 
 @dataclass(slots=True)
@@ -67,88 +31,130 @@ class RowKeyValues:
         return sum(keys.nbytes + values.nbytes for keys, values in self.layers)
 
 
-class BatchKeyValues:
-    """The cache of a batch with its mask, bool [rows, columns]."""
+@dataclass(frozen=True, slots=True)
+class Pass:
+    """What a forward pass reads: `tokens[i]` in slot `first + i`, from position `starts[i]` on.
 
-    def __init__(self, device: torch.device) -> None:
-        self.cache = Cache(layer_class_to_replicate=BufferedLayer)
-        self.mask = torch.zeros(0, 0, dtype=torch.bool, device=device)
+    Shorter rows are padded on the left, so that the last column of the logits belongs to the last token of every row.
+    """
+
+    first: int
+    starts: list[int]
+    tokens: list[list[int]]
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """Where a pass writes: the token (row, column of the input) `read` to (row, position) `row, position`."""
+
+    slots: slice
+    reach: int  # columns in use once the pass is done
+    row: torch.Tensor
+    read: torch.Tensor
+    position: torch.Tensor
+
+
+class SlotKeyValues:
+    """The cache of all slots, and the inputs of a forward pass over neighbouring ones."""
+
+    def __init__(self, device: torch.device, dtype: torch.dtype) -> None:
+        self.cache = Cache(layer_class_to_replicate=partial(SlotLayer, self))  # type: ignore[arg-type]  # called, not subclassed
+        self.place = _Place(slice(0), 0, *[torch.empty(0, dtype=torch.long)] * 3)
+        self._device = device
+        self._seen, self._unseen = torch.tensor([0.0, torch.finfo(dtype).min], dtype=dtype, device=device)
 
     @property
-    def layers(self) -> list[BufferedLayer]:
+    def layers(self) -> list[SlotLayer]:
         return self.cache.layers  # type: ignore[return-value]
 
-    @classmethod
-    def of_rows(cls, rows: Sequence[RowKeyValues | None], device: torch.device) -> BatchKeyValues:
-        """A batch of stored rows. None is a row without tokens; if all are None, the cache is empty."""
-        batch = cls(device)
-        columns = max((row.tokens for row in rows if row), default=0)
-        batch.mask = torch.zeros(len(rows), columns, dtype=torch.bool, device=device)
-        for index, row in enumerate(rows):
-            if row:
-                batch.mask[index, columns - row.tokens :] = True
-        example = next((row for row in rows if row), None)
-        for number, pair in enumerate(example.layers if example else ()):
-            tensors = [like.new_zeros(len(rows), like.shape[0], columns, like.shape[2]) for like in pair]
-            for index, row in enumerate(rows):
-                if row:
-                    for tensor, states in zip(tensors, row.layers[number], strict=True):
-                        tensor[index, :, columns - row.tokens :] = states
-            layer = BufferedLayer()
-            layer.load(*tensors)
-            batch.cache.layers.append(layer)
-        return batch
+    def inputs(self, read: Pass) -> dict[str, Any]:
+        """The model's arguments for a pass: token ids and positions [rows, width], the mask that is added to attention
+        scores [rows, 1, width, reach], and this cache, which will store what the pass computes.
+        """
+        width = max(len(tokens) for tokens in read.tokens)
+        reach = max(start + len(tokens) for start, tokens in zip(read.starts, read.tokens, strict=True))
+        padding = torch.tensor([[width - len(tokens)] for tokens in read.tokens])
+        columns = torch.arange(width)
+        positions = (torch.tensor(read.starts)[:, None] + columns - padding).clamp_(min=0)
+        row, column = (index.to(self._device) for index in (columns >= padding).nonzero(as_tuple=True))
+        token_ids = torch.tensor([[0] * (width - len(tokens)) + tokens for tokens in read.tokens]).to(self._device)
+        positions = positions.to(self._device)
+        slots = slice(read.first, read.first + len(read.tokens))
+        self.place = _Place(slots, reach, row, column, positions[row, column])
+        visible = torch.arange(reach, device=self._device) <= positions[:, :, None]
+        return {
+            "input_ids": token_ids,
+            "position_ids": positions,
+            "attention_mask": torch.where(visible, self._seen, self._unseen)[:, None],
+            "past_key_values": self.cache,
+            "use_cache": True,
+        }
 
-    def append_mask(self, columns: torch.Tensor) -> torch.Tensor:
-        """Adds the mask of columns about to be written, bool [rows, new columns]; returns the whole mask."""
-        self.mask = torch.cat([self.mask, columns], dim=1)
-        return self.mask
+    def load(self, slot: int, stored: RowKeyValues) -> None:
+        """Fills a slot with stored keys and values."""
+        while len(self.layers) < len(stored.layers):
+            self.layers.append(SlotLayer(self))
+        for layer, pair in zip(self.layers, stored.layers, strict=True):
+            layer.load(slot, pair)
 
-    def row(self, index: int) -> RowKeyValues:
-        """A copy of one row without its padding."""
-        tokens = self.mask[index].nonzero().squeeze(1)
-        return RowKeyValues(
-            [
-                (keys[index].index_select(1, tokens), values[index].index_select(1, tokens))
-                for keys, values in (layer.used for layer in self.layers)
-            ]
-        )
+    def row(self, slot: int, tokens: int) -> RowKeyValues:
+        """A copy of the first `tokens` columns of a slot."""
+        return RowKeyValues([layer.row(slot, tokens) for layer in self.layers])
 
-    def select(self, rows: list[int]) -> None:
-        """Keeps only `rows`, and no more columns than the longest of them has tokens."""
-        index = torch.tensor(rows, device=self.mask.device)
-        mask = self.mask[index]
-        columns = int(mask.sum(1).max())
-        order = mask.to(torch.uint8).argsort(dim=1, stable=True)[:, mask.shape[1] - columns :]
-        self.mask = mask.gather(1, order)
+    def move(self, source: int, target: int, tokens: int) -> None:
+        """Copies the first `tokens` columns of one slot into another."""
         for layer in self.layers:
-            layer.load(*(_gathered(states[index], order) for states in layer.used))
+            for buffer in layer.buffers:
+                buffer[target, :, :tokens] = buffer[source, :, :tokens]
 
-    def join(self, other: BatchKeyValues) -> None:
-        """Appends the rows of another batch."""
-        columns = max(self.mask.shape[1], other.mask.shape[1])
-        self.mask = torch.cat([_padded(self.mask, columns, 1), _padded(other.mask, columns, 1)])
-        for mine, theirs in zip(self.layers, other.layers, strict=True):
-            pairs = zip(mine.used, theirs.used, strict=True)
-            mine.load(*[torch.cat([_padded(a, columns, 2), _padded(b, columns, 2)]) for a, b in pairs])
+    def release(self) -> None:
+        """Empties all slots and gives their memory back."""
+        self.cache.layers.clear()
 
 
-def _with_spare_columns(states: torch.Tensor, columns: int) -> torch.Tensor:
-    room = states.new_zeros(*states.shape[:-2], columns + _SPARE_COLUMNS, states.shape[-1])
-    room[..., : states.shape[-2], :] = states
-    return room
+class SlotLayer(DynamicLayer):
+    """Keys and values of one layer, two buffers [slots, heads, columns, head size]; unused columns hold any number."""
 
+    def __init__(self, owner: SlotKeyValues) -> None:
+        super().__init__()
+        self.buffers: list[torch.Tensor] = []
+        self._owner = owner
 
-def _gathered(states: torch.Tensor, order: torch.Tensor) -> torch.Tensor:
-    """The columns `order` [rows, columns] of `states` [rows, heads, any, size]."""
-    return states.gather(2, order[:, None, :, None].expand(-1, states.shape[1], -1, states.shape[3]))
+    def update(self, key_states: torch.Tensor, value_states: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
+        """Writes what a pass computed; returns keys and values of its rows, [rows, heads, reach, head size]."""
+        place = self._owner.place
+        self._reserve((key_states[0], value_states[0]), place.slots.stop, place.reach)
+        views = []
+        for buffer, states in zip(self.buffers, (key_states, value_states), strict=True):
+            rows = buffer[place.slots]
+            rows[place.row, :, place.position] = states[place.row, :, place.read]
+            views.append(rows[:, :, : place.reach])
+        return tuple(views)
 
+    def load(self, slot: int, pair: tuple[torch.Tensor, torch.Tensor]) -> None:
+        """Fills a slot with keys and values [heads, tokens, head size]."""
+        tokens = pair[0].shape[1]
+        self._reserve(pair, slot + 1, tokens)
+        for buffer, states in zip(self.buffers, pair, strict=True):
+            buffer[slot, :, :tokens] = states
 
-def _padded(tensor: torch.Tensor, columns: int, dimension: int) -> torch.Tensor:
-    """`tensor` with zeros before it along `dimension`, up to `columns`."""
-    missing = columns - tensor.shape[dimension]
-    if not missing:
-        return tensor
-    shape = list(tensor.shape)
-    shape[dimension] = missing
-    return torch.cat([tensor.new_zeros(shape), tensor], dim=dimension)
+    def row(self, slot: int, tokens: int) -> tuple[torch.Tensor, torch.Tensor]:
+        """A copy of the first `tokens` columns of a slot."""
+        keys, values = (buffer[slot, :, :tokens].clone() for buffer in self.buffers)
+        return keys, values
+
+    def get_seq_length(self) -> int:
+        return self._owner.place.reach
+
+    def _reserve(self, like: tuple[torch.Tensor, torch.Tensor], slots: int, columns: int) -> None:
+        """Makes room for so many slots and columns of states like these, [heads, any, head size]."""
+        old = self.buffers or [states.new_empty(0, states.shape[0], 0, states.shape[2]) for states in like]
+        had_slots, had_columns = old[0].shape[0], old[0].shape[2]
+        if slots <= had_slots and columns <= had_columns:
+            return
+        slots = had_slots if slots <= had_slots else max(slots, 2 * had_slots)
+        columns = had_columns if columns <= had_columns else columns + _SPARE_COLUMNS
+        self.buffers = [states.new_zeros(slots, states.shape[0], columns, states.shape[2]) for states in like]
+        for buffer, before in zip(self.buffers, old, strict=True):
+            buffer[:had_slots, :, :had_columns] = before
+        self.is_initialized = True
