@@ -95,7 +95,7 @@ def test_rows_join_and_leave_at_any_time_and_read_only_their_own_tokens(model, t
 def test_an_idle_decoder_holds_no_keys_and_values(model, tokenizer, prompts):
     decoder = BatchDecoder(model, tokenizer)
     decoder.admit(requests(prompts, max_tokens=2))
-    assert all(buffer.nbytes for layer in decoder._key_values.layers for buffer in layer.buffers)
+    assert all(pool.nbytes for layer in decoder._key_values.layers for pool in layer.pools)
     decoder.step()
     assert not decoder.active and not decoder._key_values.layers
 

@@ -14,12 +14,14 @@ import torch
 
 from parallelsearch.agent.engine import FinishReason, Generation, Sampling
 from parallelsearch.agent.grouped_attention import use_grouped_attention
-from parallelsearch.agent.key_values import Pass, RowKeyValues, SlotKeyValues
+from parallelsearch.agent.key_values import PagedKeyValues, RowKeyValues, RowPages
 from parallelsearch.agent.prefixes import PrefixStore
 from parallelsearch.agent.stopping import Stopping
 from parallelsearch.agent.token_choice import TokenChooser, uniform_draws
 
-_PREFILL_TOKENS = 8192  # padded tokens read in one forward pass
+_PREFILL_TOKENS = {"cpu": 2048}  # padded tokens read in one forward pass: on a CPU, what its caches hold
+_PREFILL_TOKENS_ELSEWHERE = 8192
+_PASS_TOKENS = 64  # padded tokens that cost as much as starting one more forward pass
 _JOIN_SHARE = 8  # waiting requests join when they are one for so many rows: reading few tokens costs as much as a step
 
 
@@ -37,18 +39,14 @@ class DecodeRequest:
 class _Row:
     """A request while it is decoded."""
 
-    __slots__ = ("draws", "log_probs", "request", "tokens")
+    __slots__ = ("draws", "log_probs", "pages", "request", "tokens")
 
-    def __init__(self, request: DecodeRequest) -> None:
+    def __init__(self, request: DecodeRequest, pages: RowPages) -> None:
         self.request = request
+        self.pages = pages
         self.tokens: list[int] = []
         self.log_probs: list[float] = []
         self.draws: list[float] = uniform_draws(request.sampling, request.max_tokens).tolist()
-
-    @property
-    def read(self) -> int:
-        """Tokens whose keys and values are known: all but the latest one."""
-        return len(self.request.token_ids) + len(self.tokens) - 1
 
 
 class BatchDecoder:
@@ -60,11 +58,12 @@ class BatchDecoder:
 
     def __init__(self, model: Any, tokenizer: Any, *, max_rows: int = 128, stored_bytes: int = 1 << 29) -> None:
         self.model = model.eval()
-        use_grouped_attention(model)
+        self._in_place = use_grouped_attention(model)
         self.tokenizer = tokenizer
         self.max_rows = max_rows
         parameter = next(model.parameters())
         self.device, self._dtype = parameter.device, parameter.dtype
+        self._pass_tokens = _PREFILL_TOKENS.get(self.device.type, _PREFILL_TOKENS_ELSEWHERE)
         self._stopping = Stopping(model, tokenizer, model.get_output_embeddings().weight.shape[0], self.device)
         self._prefixes = PrefixStore(stored_bytes)
         self.reset()
@@ -81,8 +80,8 @@ class BatchDecoder:
 
     def reset(self) -> None:
         """Drops all rows without finishing them, and all stored keys and values."""
-        self._rows: list[_Row] = []  # row i has slot i
-        self._key_values = SlotKeyValues(self.device, self._dtype)
+        self._rows: list[_Row] = []
+        self._key_values = PagedKeyValues(self.device, self._dtype, in_place=self._in_place)
         self._settings_of: list[_Row] = []
         self.forget()
 
@@ -122,45 +121,43 @@ class BatchDecoder:
         """Reads the tokens of `requests` and chooses the first token of each. At most `room` requests."""
         found = [(request, *self._prefixes.longest(request.token_ids)) for request in requests]
         found.sort(key=lambda item: len(item[0].token_ids) - item[1])
-        while found:
-            count = _that_fit([len(request.token_ids) - known for request, known, _ in found])
-            self._prefill(found[:count])
-            found = found[count:]
+        for group in cheapest_groups(
+            [len(request.token_ids) - known for request, known, _ in found], self._pass_tokens
+        ):
+            self._prefill(found[group])
 
     @torch.inference_mode()
     def step(self) -> None:
         """Reads the latest token of every row and chooses the next one."""
         if self._rows:
-            self._choose(0, Pass(0, [row.read for row in self._rows], [[row.tokens[-1]] for row in self._rows]))
+            self._choose(self._rows, [row.tokens[-1:] for row in self._rows])
 
     def _prefill(self, found: Sequence[tuple[DecodeRequest, int, RowKeyValues | None]]) -> None:
-        first = len(self._rows)
-        for slot, (_, _, stored) in enumerate(found, first):
-            if stored:
-                self._key_values.load(slot, stored)
-        self._rows += [_Row(request) for request, _, _ in found]
-        starts = [known for _, known, _ in found]
-        self._choose(first, Pass(first, starts, [request.token_ids[known:] for request, known, _ in found]))
+        rows = [
+            _Row(request, self._key_values.load(stored) if stored else RowPages([])) for request, _, stored in found
+        ]
+        self._rows += rows
+        self._choose(rows, [request.token_ids[known:] for request, known, _ in found])
 
-    def _choose(self, first: int, read: Pass) -> None:
-        """Reads tokens of the rows from `first` on, appends one to each, and finishes the rows that are over."""
-        rows = self._rows[first:]
-        logits = self.model(**self._key_values.inputs(read), logits_to_keep=1).logits[:, -1]
+    def _choose(self, rows: list[_Row], read: Sequence[Sequence[int]]) -> None:
+        """Reads further tokens of `rows`, appends one to each, and finishes the rows that are over."""
+        inputs = self._key_values.inputs([row.pages for row in rows], read)
+        logits = self.model(**inputs, logits_to_keep=1).logits[:, -1]
         chooser, candidates = self._settings(rows)
         draws = torch.tensor([row.draws[len(row.tokens)] for row in rows], dtype=torch.float64, device=self.device)
         tokens, log_probs = chooser.choose(logits, draws)
         chosen = zip(rows, tokens.tolist(), log_probs.tolist(), candidates[tokens].tolist(), strict=True)
-        over: list[tuple[int, FinishReason]] = []
-        for slot, (row, token, log_prob, candidate) in enumerate(chosen, first):
+        over: list[tuple[_Row, FinishReason]] = []
+        for row, token, log_prob, candidate in chosen:
             row.tokens.append(token)
             row.log_probs.append(log_prob)
             reason = self._stopping.reason(row.tokens, row.request.stop) if candidate else None
             if reason is None and len(row.tokens) >= row.request.max_tokens:
                 reason = "length"
             if reason is not None:
-                over.append((slot, reason))
-        for slot, reason in reversed(over):  # the last slot's row may take the place of one that leaves
-            self._finish(slot, reason)
+                over.append((row, reason))
+        if over:
+            self._finish(over)
 
     def _settings(self, rows: list[_Row]) -> tuple[TokenChooser, torch.Tensor]:
         """Sampling settings and stop candidates of `rows`, made anew where they are not those of the last step."""
@@ -170,23 +167,35 @@ class BatchDecoder:
             self._candidates = self._stopping.candidates([row.request.stop for row in rows])
         return self._chooser, self._candidates
 
-    def _finish(self, slot: int, reason: FinishReason) -> None:
-        """Takes a row out; the last row moves into its slot."""
-        row, last = self._rows[slot], self._rows.pop()
-        if reason == "stop_string" and self._prefixes.keeps_any:
-            # The keys and values of the last token are not known yet: it is read with what follows it.
-            self._prefixes.add(row.request.token_ids + row.tokens[:-1], self._key_values.row(slot, row.read))
-        if row is not last:
-            self._rows[slot] = last
-            self._key_values.move(len(self._rows), slot, last.read)
-        elif not self._rows:
-            self._key_values.release()
-        row.request.finished(Generation(row.tokens, row.log_probs, reason))
+    def _finish(self, over: Sequence[tuple[_Row, FinishReason]]) -> None:
+        for row, reason in over:
+            if reason == "stop_string" and self._prefixes.keeps_any:
+                # The keys and values of the last token are not known yet: it is read with what follows it.
+                self._prefixes.add(row.request.token_ids + row.tokens[:-1], self._key_values.stored(row.pages))
+        finished = {id(row) for row, _ in over}
+        self._rows = [row for row in self._rows if id(row) not in finished]
+        self._key_values.remove([row.pages for row, _ in over])
+        for row, reason in over:
+            row.request.finished(Generation(row.tokens, row.log_probs, reason))
 
 
-def _that_fit(lengths: Sequence[int]) -> int:
-    """How many of these ascending lengths are read in one forward pass: bounded in padded tokens and in padding."""
-    count = 1
-    while count < len(lengths) and (count + 1) * lengths[count] <= _PREFILL_TOKENS:
-        count += 1
-    return count
+def cheapest_groups(lengths: Sequence[int], limit: int) -> list[slice]:
+    """Ascending lengths in groups that are read together, each padded to its longest: the least padded tokens in all.
+
+    A group costs its padded tokens, at most `limit` unless it is a single sequence, and _PASS_TOKENS.
+    """
+    best: list[tuple[int, int]] = [(0, 0)]  # of the first n lengths: their cost, and where their last group starts
+    for stop in range(1, len(lengths) + 1):
+        costs = []
+        for start in range(stop - 1, -1, -1):
+            padded = (stop - start) * lengths[stop - 1]
+            if padded > limit and start < stop - 1:
+                break
+            costs.append((best[start][0] + padded + _PASS_TOKENS, start))
+        best.append(min(costs))
+    groups, stop = [], len(lengths)
+    while stop:
+        start = best[stop][1]
+        groups.append(slice(start, stop))
+        stop = start
+    return groups[::-1]

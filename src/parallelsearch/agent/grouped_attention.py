@@ -1,7 +1,7 @@
-"""Attention for decoding on a CPU: query heads that share a key head are handled together.
+"""Attention for decoding on a CPU: keys and values are read in their pages, and once for all heads that share them.
 
-Transformers copies keys and values once for every query head of a group, at every token; on a CPU these copies take
-more than half of the time of a decoding step. Here they are read in place.
+Transformers copies keys and values once for every query head of a group, at every token, and pads them to the longest
+row; on a CPU this takes more than half of the time of a decoding step.
 """
 
 from __future__ import annotations
@@ -9,6 +9,8 @@ from __future__ import annotations
 from typing import Any
 
 import torch
+
+from parallelsearch.agent.key_values import PagesInUse
 
 NAME = "parallelsearch_grouped"
 _MODELS = ("llama", "qwen2", "qwen3")  # plain attention: no soft cap, no sinks, no windows
@@ -37,24 +39,36 @@ def grouped_attention(
     value: torch.Tensor,
     attention_mask: torch.Tensor | None,
     scaling: float | None = None,
+    pages_in_use: PagesInUse | None = None,
     **kwargs: Any,
 ) -> tuple[torch.Tensor, None]:
     """Attention of `query` [rows, heads, new, size] over key and value [rows, key heads, columns, size].
 
-    `attention_mask` is added to the scores, [rows, 1, new, columns]; None means causal. Returns the outputs as
-    [rows, new, heads, size].
+    `attention_mask` is added to the scores, [rows, 1, new, columns]; None means causal. With `pages_in_use`, each row
+    has one new token, key and value are the pages of all rows [pages, key heads, PAGE, size], and the mask is [pages,
+    1, 1, PAGE]. Returns the outputs as [rows, new, heads, size].
     """
     scale = query.shape[-1] ** -0.5 if scaling is None else scaling
-    if query.shape[2] > 1:
-        output = torch.nn.functional.scaled_dot_product_attention(
-            query, key, value, attn_mask=attention_mask, is_causal=attention_mask is None, scale=scale, enable_gqa=True
-        )
-        return output.transpose(1, 2).contiguous(), None
+    if pages_in_use is not None and attention_mask is not None:
+        return _over_pages(query * scale, key, value, attention_mask, pages_in_use), None
+    output = torch.nn.functional.scaled_dot_product_attention(
+        query, key, value, attn_mask=attention_mask, is_causal=attention_mask is None, scale=scale, enable_gqa=True
+    )
+    return output.transpose(1, 2).contiguous(), None
+
+
+def _over_pages(
+    query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, mask: torch.Tensor, of: PagesInUse
+) -> torch.Tensor:
+    """Scores page by page; the softmax of a row over all its pages."""
     rows, heads, _, size = query.shape
-    key_heads, columns = key.shape[1:3]
-    grouped = (query * scale).view(rows * key_heads, heads // key_heads, size)
-    scores = torch.bmm(grouped, key.flatten(0, 1).transpose(1, 2)).view(rows, heads, columns)
-    if attention_mask is not None:
-        scores = scores + attention_mask[:, :, 0]
-    weights = torch.softmax(scores, dim=-1).view(rows * key_heads, heads // key_heads, columns)
-    return torch.bmm(weights, value.flatten(0, 1)).view(rows, 1, heads, size), None
+    pages, key_heads, page = key.shape[:3]
+    group = heads // key_heads
+    asked = query.view(rows, key_heads, group, size)[of.row].flatten(0, 1)
+    scores = torch.bmm(asked, key.flatten(0, 1).transpose(1, 2)).view(pages, heads, page) + mask[:, 0]
+    together = scores.new_full((rows, of.places, heads, page), torch.finfo(scores.dtype).min)
+    together[of.row, of.place] = scores
+    weights = torch.softmax(together.transpose(1, 2).flatten(2), dim=-1).view(rows, heads, of.places, page)
+    weights = weights.transpose(1, 2)[of.row, of.place].view(pages * key_heads, group, page)
+    output = torch.bmm(weights, value.flatten(0, 1)).view(pages, heads, size)
+    return query.new_zeros(rows, heads, size).index_add_(0, of.row, output)[:, None]

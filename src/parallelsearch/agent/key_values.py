@@ -1,11 +1,13 @@
-"""Keys and values of the rows that are decoded together: a slot for each row, in which a token stands at its position.
+"""Keys and values of the rows that are decoded together, in pages of a pool (PagedAttention: Kwon et al., 2023).
 
-A row joins by taking the next free slot and leaves by handing its slot to the last row: the other rows stay where they
-are, so that neither costs more than that one row's tokens.
+A row's tokens stand in pages of its own, listed in its page table. Rows join and leave without moving the others, and
+rows of different lengths need no padding: the pages in use are the first ones of the pool, so that attention of a
+decoding step can read them in place. What is read for the first time is read with its row's pages copied together.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -13,148 +15,208 @@ from typing import Any
 import torch
 from transformers.cache_utils import Cache, DynamicLayer
 
-_SPARE_COLUMNS = 128
+PAGE = 64  # tokens
 
 
 @dataclass(slots=True)
 class RowKeyValues:
-    """Keys and values of one row: for each layer a pair of tensors [heads, tokens, head size]."""
+    """Keys and values of one row: for each layer a pair of tensors [pages, heads, PAGE, head size]."""
 
-    layers: list[tuple[torch.Tensor, torch.Tensor]]
-
-    @property
-    def tokens(self) -> int:
-        return self.layers[0][0].shape[-2]
+    tokens: int
+    layers: list[list[torch.Tensor]]
 
     @property
     def bytes(self) -> int:
-        return sum(keys.nbytes + values.nbytes for keys, values in self.layers)
+        return sum(states.nbytes for pair in self.layers for states in pair)
+
+
+@dataclass(slots=True, eq=False)
+class RowPages:
+    """The page table of a row: where its tokens stand, and how many they are."""
+
+    pages: list[int]
+    tokens: int = 0
 
 
 @dataclass(frozen=True, slots=True)
-class Pass:
-    """What a forward pass reads: `tokens[i]` in slot `first + i`, from position `starts[i]` on.
+class PagesInUse:
+    """Whose the first pages of the pool are: `row` of the pass and `place` among that row's pages, both [pages]."""
 
-    Shorter rows are padded on the left, so that the last column of the logits belongs to the last token of every row.
-    """
-
-    first: int
-    starts: list[int]
-    tokens: list[list[int]]
-
-
-@dataclass(frozen=True, slots=True)
-class _Place:
-    """Where a pass writes: the token (row, column of the input) `read` to (row, position) `row, position`."""
-
-    slots: slice
-    reach: int  # columns in use once the pass is done
     row: torch.Tensor
-    read: torch.Tensor
-    position: torch.Tensor
+    place: torch.Tensor
+    places: int  # pages of the longest row
 
 
-class SlotKeyValues:
-    """The cache of all slots, and the inputs of a forward pass over neighbouring ones."""
+@dataclass(frozen=True, slots=True)
+class _Pass:
+    """What a forward pass writes, token by token, and what it reads."""
 
-    def __init__(self, device: torch.device, dtype: torch.dtype) -> None:
-        self.cache = Cache(layer_class_to_replicate=partial(SlotLayer, self))  # type: ignore[arg-type]  # called, not subclassed
-        self.place = _Place(slice(0), 0, *[torch.empty(0, dtype=torch.long)] * 3)
+    row: torch.Tensor
+    column: torch.Tensor  # of the input
+    page: torch.Tensor
+    offset: torch.Tensor
+    table: torch.Tensor | None  # [rows, pages of the longest row]; None: the pages in use are read in place
+
+
+class PagedKeyValues:
+    """The pool of pages of all rows, and the inputs of forward passes. `in_place`: attention reads pages in place."""
+
+    def __init__(self, device: torch.device, dtype: torch.dtype, *, in_place: bool) -> None:
+        self.cache = Cache(layer_class_to_replicate=partial(_PagedLayer, self))  # type: ignore[arg-type]  # called
+        self.current: _Pass
+        self.in_place = in_place
         self._device = device
         self._seen, self._unseen = torch.tensor([0.0, torch.finfo(dtype).min], dtype=dtype, device=device)
+        self._owners: list[tuple[RowPages, int]] = []  # of each page in use: the row, and the place among its pages
+        self._in_use: tuple[list[RowPages], PagesInUse] | None = None
 
     @property
-    def layers(self) -> list[SlotLayer]:
+    def layers(self) -> list[_PagedLayer]:
         return self.cache.layers  # type: ignore[return-value]
 
-    def inputs(self, read: Pass) -> dict[str, Any]:
-        """The model's arguments for a pass: token ids and positions [rows, width], the mask that is added to attention
-        scores [rows, 1, width, reach], and this cache, which will store what the pass computes.
+    @property
+    def pages(self) -> int:
+        """Pages in use."""
+        return len(self._owners)
+
+    def inputs(self, rows: Sequence[RowPages], tokens: Sequence[Sequence[int]]) -> dict[str, Any]:
+        """The model's arguments for a pass that reads these further tokens of `rows`.
+
+        Token ids and positions are [rows, width], shorter rows being padded on the left, so that the last column of the
+        logits belongs to the last token of every row. The mask is added to attention scores: [rows, 1, width, columns].
+        Where each row reads one token and all rows are there, it is [pages in use, 1, 1, PAGE].
         """
-        width = max(len(tokens) for tokens in read.tokens)
-        reach = max(start + len(tokens) for start, tokens in zip(read.starts, read.tokens, strict=True))
-        padding = torch.tensor([[width - len(tokens)] for tokens in read.tokens])
-        columns = torch.arange(width)
-        positions = (torch.tensor(read.starts)[:, None] + columns - padding).clamp_(min=0)
-        row, column = (index.to(self._device) for index in (columns >= padding).nonzero(as_tuple=True))
-        token_ids = torch.tensor([[0] * (width - len(tokens)) + tokens for tokens in read.tokens]).to(self._device)
+        for one, new in zip(rows, tokens, strict=True):
+            self._grow(one, one.tokens + len(new))
+        width = max(len(new) for new in tokens)
+        padding = torch.tensor([[width - len(new)] for new in tokens])
+        starts = torch.tensor([[row.tokens] for row in rows])
+        positions = (starts + torch.arange(width) - padding).clamp_(min=0)
+        for one, new in zip(rows, tokens, strict=True):
+            one.tokens += len(new)
+        whole = self.in_place and width == 1 and sum(len(row.pages) for row in rows) == self.pages
+        longest = max(len(row.pages) for row in rows)
+        table = torch.tensor([row.pages + [0] * (longest - len(row.pages)) for row in rows])
+        index, column = (torch.arange(width) >= padding).nonzero(as_tuple=True)
+        position = positions[index, column]
+        page = table[index, position // PAGE]
+        row, column, page, offset = (part.to(self._device) for part in (index, column, page, position % PAGE))
+        self.current = _Pass(row, column, page, offset, None if whole else table.to(self._device))
         positions = positions.to(self._device)
-        slots = slice(read.first, read.first + len(read.tokens))
-        self.place = _Place(slots, reach, row, column, positions[row, column])
-        visible = torch.arange(reach, device=self._device) <= positions[:, :, None]
-        return {
-            "input_ids": token_ids,
+        arguments = {
+            "input_ids": torch.tensor([[0] * (width - len(new)) + list(new) for new in tokens]).to(self._device),
             "position_ids": positions,
-            "attention_mask": torch.where(visible, self._seen, self._unseen)[:, None],
             "past_key_values": self.cache,
             "use_cache": True,
         }
+        if whole:
+            in_use = self._pages_in_use(rows)
+            last = positions[in_use.row, 0] - in_use.place * PAGE
+            visible = torch.arange(PAGE, device=self._device) <= last[:, None]
+            arguments["pages_in_use"] = in_use
+            mask = visible[:, None, None]
+        else:
+            mask = (torch.arange(longest * PAGE, device=self._device) <= positions[:, :, None])[:, None]
+        return arguments | {"attention_mask": torch.where(mask, self._seen, self._unseen)}
 
-    def load(self, slot: int, stored: RowKeyValues) -> None:
-        """Fills a slot with stored keys and values."""
+    def load(self, stored: RowKeyValues) -> RowPages:
+        """A row of stored keys and values."""
+        row = RowPages([])
+        self._grow(row, stored.tokens)
+        row.tokens = stored.tokens
         while len(self.layers) < len(stored.layers):
-            self.layers.append(SlotLayer(self))
+            self.layers.append(_PagedLayer(self))
+        pages = torch.tensor(row.pages, device=self._device)
         for layer, pair in zip(self.layers, stored.layers, strict=True):
-            layer.load(slot, pair)
+            layer.write_pages(pages, pair)
+        return row
 
-    def row(self, slot: int, tokens: int) -> RowKeyValues:
-        """A copy of the first `tokens` columns of a slot."""
-        return RowKeyValues([layer.row(slot, tokens) for layer in self.layers])
+    def stored(self, row: RowPages) -> RowKeyValues:
+        """A copy of a row."""
+        pages = torch.tensor(row.pages, device=self._device)
+        return RowKeyValues(row.tokens, [[pool[pages] for pool in layer.pools] for layer in self.layers])
 
-    def move(self, source: int, target: int, tokens: int) -> None:
-        """Copies the first `tokens` columns of one slot into another."""
-        for layer in self.layers:
-            for buffer in layer.buffers:
-                buffer[target, :, :tokens] = buffer[source, :, :tokens]
+    def remove(self, rows: Sequence[RowPages]) -> None:
+        """Takes rows out; the last pages in use move into theirs. Without any row, the memory is given back."""
+        empty = {page for row in rows for page in row.pages}
+        kept = self.pages - len(empty)
+        moving = [page for page in range(kept, self.pages) if page not in empty]
+        targets = sorted(page for page in empty if page < kept)
+        if moving:
+            source, target = (torch.tensor(pages, device=self._device) for pages in (moving, targets))
+            for layer in self.layers:
+                layer.move_pages(source, target)
+        for page, to in zip(moving, targets, strict=True):
+            row, place = self._owners[to] = self._owners[page]
+            row.pages[place] = to
+        del self._owners[kept:]
+        self._in_use = None
+        if not kept:
+            self.cache.layers.clear()
 
-    def release(self) -> None:
-        """Empties all slots and gives their memory back."""
-        self.cache.layers.clear()
+    def _grow(self, row: RowPages, tokens: int) -> None:
+        """Gives a row enough pages for so many tokens."""
+        while len(row.pages) * PAGE < tokens:
+            self._owners.append((row, len(row.pages)))
+            row.pages.append(self.pages - 1)
+            self._in_use = None
+
+    def _pages_in_use(self, rows: Sequence[RowPages]) -> PagesInUse:
+        if self._in_use is None or self._in_use[0] != list(rows):
+            number = {id(row): index for index, row in enumerate(rows)}
+            owner = torch.tensor([number[id(row)] for row, _ in self._owners], device=self._device)
+            place = torch.tensor([place for _, place in self._owners], device=self._device)
+            self._in_use = list(rows), PagesInUse(owner, place, max(len(row.pages) for row in rows))
+        return self._in_use[1]
 
 
-class SlotLayer(DynamicLayer):
-    """Keys and values of one layer, two buffers [slots, heads, columns, head size]; unused columns hold any number."""
+class _PagedLayer(DynamicLayer):
+    """Keys and values of one layer: two pools [pages, heads, PAGE, head size]. Unused places hold any number."""
 
-    def __init__(self, owner: SlotKeyValues) -> None:
+    def __init__(self, owner: PagedKeyValues) -> None:
         super().__init__()
-        self.buffers: list[torch.Tensor] = []
+        self.pools: list[torch.Tensor] = []
         self._owner = owner
 
     def update(self, key_states: torch.Tensor, value_states: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
-        """Writes what a pass computed; returns keys and values of its rows, [rows, heads, reach, head size]."""
-        place = self._owner.place
-        self._reserve((key_states[0], value_states[0]), place.slots.stop, place.reach)
-        views = []
-        for buffer, states in zip(self.buffers, (key_states, value_states), strict=True):
-            rows = buffer[place.slots]
-            rows[place.row, :, place.position] = states[place.row, :, place.read]
-            views.append(rows[:, :, : place.reach])
-        return tuple(views)
+        """Writes what a pass computed; returns what it reads.
 
-    def load(self, slot: int, pair: tuple[torch.Tensor, torch.Tensor]) -> None:
-        """Fills a slot with keys and values [heads, tokens, head size]."""
-        tokens = pair[0].shape[1]
-        self._reserve(pair, slot + 1, tokens)
-        for buffer, states in zip(self.buffers, pair, strict=True):
-            buffer[slot, :, :tokens] = states
+        That is [rows, heads, columns, head size], or where pages are read in place, [pages in use, heads, PAGE, head
+        size].
+        """
+        now = self._owner.current
+        self._reserve([key_states[0, :, :1], value_states[0, :, :1]])
+        for pool, states in zip(self.pools, (key_states, value_states), strict=True):
+            pool[now.page, :, now.offset] = states[now.row, :, now.column]
+        if now.table is None:
+            return tuple(pool[: self._owner.pages] for pool in self.pools)
+        rows = now.table.shape[0]
+        return tuple(
+            pool[now.table].transpose(1, 2).reshape(rows, pool.shape[1], -1, pool.shape[3]) for pool in self.pools
+        )
 
-    def row(self, slot: int, tokens: int) -> tuple[torch.Tensor, torch.Tensor]:
-        """A copy of the first `tokens` columns of a slot."""
-        keys, values = (buffer[slot, :, :tokens].clone() for buffer in self.buffers)
-        return keys, values
+    def write_pages(self, pages: torch.Tensor, pair: Sequence[torch.Tensor]) -> None:
+        """Fills pages with stored ones."""
+        self._reserve([states[0, :, :1] for states in pair])
+        for pool, states in zip(self.pools, pair, strict=True):
+            pool[pages] = states
+
+    def move_pages(self, source: torch.Tensor, target: torch.Tensor) -> None:
+        for pool in self.pools:
+            pool[target] = pool[source]
 
     def get_seq_length(self) -> int:
-        return self._owner.place.reach
+        return 0  # asked by models for default positions and masks, which every pass brings
 
-    def _reserve(self, like: tuple[torch.Tensor, torch.Tensor], slots: int, columns: int) -> None:
-        """Makes room for so many slots and columns of states like these, [heads, any, head size]."""
-        old = self.buffers or [states.new_empty(0, states.shape[0], 0, states.shape[2]) for states in like]
-        had_slots, had_columns = old[0].shape[0], old[0].shape[2]
-        if slots <= had_slots and columns <= had_columns:
+    def _reserve(self, like: Sequence[torch.Tensor]) -> None:
+        """Makes room for all pages in use, of states like these, [heads, 1, head size]."""
+        pages = self._owner.pages
+        if self.pools and pages <= self.pools[0].shape[0]:
             return
-        slots = had_slots if slots <= had_slots else max(slots, 2 * had_slots)
-        columns = had_columns if columns <= had_columns else columns + _SPARE_COLUMNS
-        self.buffers = [states.new_zeros(slots, states.shape[0], columns, states.shape[2]) for states in like]
-        for buffer, before in zip(self.buffers, old, strict=True):
-            buffer[:had_slots, :, :had_columns] = before
+        old = self.pools or [states.new_empty(0, states.shape[0], PAGE, states.shape[2]) for states in like]
+        self.pools = [
+            states.new_zeros(pages + pages // 4 + 16, states.shape[0], PAGE, states.shape[2]) for states in like
+        ]
+        for pool, before in zip(self.pools, old, strict=True):
+            pool[: before.shape[0]] = before
         self.is_initialized = True
