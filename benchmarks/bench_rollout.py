@@ -6,9 +6,9 @@
 The turn-synchronous side is what Search-R1's run_llm_loop does: all episodes of a batch generate, then all searches are
 made in one call, then the next turn; the batch ends when its last episode ends, and only then the next one begins. Both
 sides have the same engine, the same episodes at once, the same questions and seeds (and must give the same episodes),
-and searches that take `--search-ms` longer than the index needs. They take turns, round after round. What is not said is
-as in an evaluation of the laptop study: all its test questions, evaluation.batch_size episodes at once, one compute
-thread for the engine.
+and searches that take `--search-ms` longer than the index needs. They take turns, round after round. Defaults are those
+of an evaluation in the laptop study: all its test questions, evaluation.batch_size episodes at once, and one compute
+thread for the engine (OMP_NUM_THREADS).
 """
 
 from __future__ import annotations

@@ -7,9 +7,10 @@ import random
 import pytest
 import torch
 
-from parallelsearch.agent.batch_decoder import BatchDecoder, DecodeRequest
+from parallelsearch.agent.batch_decoder import BatchDecoder, DecodeRequest, cheapest_groups
 from parallelsearch.agent.engine import Sampling
 from parallelsearch.agent.token_choice import TokenChooser, uniform_draws
+from parallelsearch.config import PolicyConfig
 
 
 @pytest.fixture(scope="module")
@@ -90,6 +91,36 @@ def test_rows_join_and_leave_at_any_time_and_read_only_their_own_tokens(model, t
         assert generation.log_probs == pytest.approx(expected[number].log_probs[: 3 + number % 7], abs=1e-4)
     assert len(found) == len(wanted)
     assert sum(rows for rows, width in shapes) <= sum(len(generation.token_ids) for generation in found.values())
+
+
+@pytest.mark.parametrize("heads", [2, 4])
+def test_pages_read_in_place_are_those_read_as_one(tokenizer, heads):
+    """Rows of one to five pages that join and leave; with and without attention over pages."""
+    from parallelsearch.training.policy import build_policy
+
+    policy = build_policy(PolicyConfig(hidden_size=64, layers=2, heads=heads), tokenizer, seed=2)
+    assert policy.config.num_key_value_heads == heads // 2
+    choose = random.Random(4)
+    lengths = [1, 63, 64, 65, 127, 128, 129, 300, 40, 200]
+    wanted = requests([[choose.randrange(3, 300) for _ in range(length)] for length in lengths], 70, (), 1.0)
+    decoder = BatchDecoder(policy, tokenizer, max_rows=4)
+    assert decoder._key_values.in_place
+    in_place = decoder.decode(wanted)
+    decoder._key_values.in_place = False
+    for one, other in zip(in_place, decoder.decode(wanted), strict=True):
+        assert one.token_ids == other.token_ids and one.log_probs == pytest.approx(other.log_probs, abs=1e-4)
+    for request, generation in zip(wanted, in_place, strict=True):
+        expected = reference_log_probs(policy, request.token_ids, generation.token_ids)
+        assert generation.log_probs == pytest.approx(expected, abs=1e-4)
+
+
+def test_short_and_long_sequences_are_read_in_groups_of_the_least_padding():
+    """By hand, with 64 tokens for a pass: 10 and 12 together cost 24 + 64, apart 22 + 128; 10 to 300 waste 580."""
+    assert cheapest_groups([10, 12], 2048) == [slice(0, 2)]
+    assert cheapest_groups([10, 12, 300], 2048) == [slice(0, 2), slice(2, 3)]
+    assert cheapest_groups([100] * 5, 250) == [slice(0, 1), slice(1, 3), slice(3, 5)]
+    assert cheapest_groups([3000], 2048) == [slice(0, 1)]
+    assert cheapest_groups([], 2048) == []
 
 
 def test_an_idle_decoder_holds_no_keys_and_values(model, tokenizer, prompts):
