@@ -162,7 +162,7 @@ class BatchDecoder:
     def _settings(self, rows: list[_Row]) -> tuple[TokenChooser, torch.Tensor]:
         """Sampling settings and stop candidates of `rows`, made anew where they are not those of the last step."""
         if rows != self._settings_of:
-            self._settings_of = rows
+            self._settings_of = list(rows)
             self._chooser = TokenChooser([row.request.sampling for row in rows], self.device)
             self._candidates = self._stopping.candidates([row.request.stop for row in rows])
         return self._chooser, self._candidates
