@@ -226,7 +226,8 @@ def job_environment(arm: ArmConfig, metrics_file: Path) -> dict[str, str]:
         environment.pop("CUDA_VISIBLE_DEVICES", None)  # an empty value makes Ray refuse logical GPUs
     environment[EXTERNAL_MODULES] = ",".join(filter(None, modules))
     environment.pop("PYTHONDONTWRITEBYTECODE", None)  # or each of the job's ten processes compiles all of veRL anew
-    environment.pop("RAY_ADDRESS", None) if arm.training.nodes == 1 else None
+    if arm.training.nodes == 1:
+        environment["RAY_ADDRESS"] = "local"  # or the job would join any other Ray cluster that runs on this machine
     return environment
 
 
