@@ -70,7 +70,7 @@ def read_lock(path: Path) -> Lock:
 
 def differences(lock: Lock) -> list[Difference]:
     """What of `lock` is not installed here in the locked version. A local suffix (+cpu, +cu130) is no difference."""
-    installed = {}
+    installed: dict[str, str] = {}
     for distribution in importlib.metadata.distributions():
         installed.setdefault(canonical(distribution.metadata["Name"]), distribution.version)
     found = ((name, locked, installed.get(name, "")) for name, locked in lock.pins.items())

@@ -43,7 +43,7 @@ rule study_config:
     conda:
         CPU_ENV
     params:
-        study=PLAN.merged(),
+        study=lambda wildcards: PLAN.merged(),
     message:
         "Saving the merged configuration to {output}"
     shell:

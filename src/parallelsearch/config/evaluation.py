@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
 
-from pydantic import Field, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
+from parallelsearch.config.names import without_secret
 from parallelsearch.config.section import Section
 from parallelsearch.config.server import ServerConfig
 
@@ -60,5 +61,7 @@ class TrackingConfig(Section):
     """MLflow."""
 
     experiment: str = Field("parallelsearch", description="Experiment name.")
-    uri: str | None = Field(None, description="Tracking server; none: the SQLite store under results/mlflow.")
+    uri: Annotated[str, AfterValidator(without_secret)] | None = Field(
+        None, description="Tracking server; none: the SQLite store under results/mlflow."
+    )
     traces_per_run: int = Field(12, ge=0, description="Episodes of each arm stored as MLflow traces.")
