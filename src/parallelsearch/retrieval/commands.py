@@ -151,6 +151,15 @@ def plan(
     )
 
 
+@index.command("verify")
+def verify(index_dir: Path = typer.Argument(help="Folder of an index.")) -> None:
+    """Compare every file of an index, its corpus and its encoder with its recorded checksum, whatever its size."""
+    from parallelsearch.retrieval.indexes.verify import verify_index
+
+    for path in verify_index(index_dir):
+        typer.echo(f"{path}: as it was written")
+
+
 def _duration(seconds: float) -> str:
     """'12 s', '3.4 min' or '5.6 h'."""
     if seconds < 60:
