@@ -38,6 +38,7 @@ class HFEngine:
 
         Weights that are no safetensors are a DataError.
         """
+        from safetensors import SafetensorError
         from transformers import AutoModelForCausalLM, AutoTokenizer
 
         if not (Path(folder) / "config.json").is_file():
@@ -47,7 +48,7 @@ class HFEngine:
             tokenizer = AutoTokenizer.from_pretrained(folder, **SAFE_TOKENIZER)
             model: Any = AutoModelForCausalLM.from_pretrained(folder, dtype="auto", **SAFE)
             model.to(device)
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, SafetensorError) as error:
             raise EngineError(f"The model in {folder} cannot be loaded: {' '.join(str(error).split())}") from error
         return cls(model, tokenizer, max_rows=max_rows)
 
