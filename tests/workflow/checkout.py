@@ -46,6 +46,7 @@ class Checkout:
 
     def __init__(self, root: Path) -> None:
         self.root = root
+        self.environment = dict(ENVIRONMENT)
         self.seconds = 0.0  # wall time of the run that made its results
         for part in PARTS:
             source = ROOT / part
@@ -61,7 +62,7 @@ class Checkout:
         return subprocess.run(
             ["snakemake", *arguments],
             cwd=self.root,
-            env=ENVIRONMENT,
+            env=self.environment,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,

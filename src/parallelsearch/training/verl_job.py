@@ -28,6 +28,7 @@ from parallelsearch.files import MANIFEST, read_json, replacing, write_json, wri
 from parallelsearch.records import Question
 from parallelsearch.retrieval.indexes.parts import open_corpus
 from parallelsearch.rewards.stepsearch import passage_text
+from parallelsearch.secret import POLICY_TOKEN_VARIABLE
 from parallelsearch.training.checkpoints import Checkpoints
 from parallelsearch.training.child_process import log_tail, running_child
 from parallelsearch.training.failed_run import LAST_GOOD, end_run
@@ -170,7 +171,9 @@ def _write_loop_settings(
 ) -> None:
     simulator = arm.training.simulator
     if simulator and simulator_url:
-        server = ServerConfig(url=simulator_url, model=str(simulator.policy), timeout=600)
+        server = ServerConfig(
+            url=simulator_url, model=str(simulator.policy), timeout=600, key_variable=POLICY_TOKEN_VARIABLE
+        )
         simulator = simulator.model_copy(update={"policy": None, "server": server})
     settings = folder / "data" / "loop.json"
     write_json(
