@@ -32,10 +32,8 @@ Name = Annotated[
     str, _matching(r"[A-Za-z0-9_][A-Za-z0-9_+-]*", "a name has letters, digits, _, + and - only; + and - not first")
 ]
 # Of an arm, or of a declaration under config/.
-DottedName = Annotated[
-    str,
-    _matching(r"[A-Za-z0-9_][A-Za-z0-9_.+-]*", "a name has letters, digits, _, +, - and . only; + - . not first"),
-]
+_DOTTED = r"[A-Za-z0-9_][A-Za-z0-9_.+-]*"
+DottedName = Annotated[str, _matching(_DOTTED, "a name has letters, digits, _, +, - and . only; + - . not first")]
 PlainPath = Annotated[
     str,
     _matching(
@@ -82,3 +80,8 @@ WebAddress = Annotated[str, AfterValidator(_web_address)]
 def holds_secret(key: str) -> bool:
     """True for a key whose name says that its value is a secret: such a value is never repeated."""
     return re.search(r"(token|secret|passw(or)?d|key|credentials?)$", key, re.IGNORECASE) is not None
+
+
+def is_dotted_name(name: str) -> bool:
+    """True for what may be the name of an arm."""
+    return re.fullmatch(_DOTTED, name) is not None
