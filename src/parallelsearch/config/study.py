@@ -8,6 +8,7 @@ from pydantic import Field, model_validator
 
 from parallelsearch.config.agent import AgentConfig
 from parallelsearch.config.data import CorpusConfig, DatasetConfig, GeoWorldConfig
+from parallelsearch.config.environments import EnvironmentsConfig
 from parallelsearch.config.evaluation import EvaluationConfig, TrackingConfig
 from parallelsearch.config.names import DottedName, Name, PlainPath
 from parallelsearch.config.policy import PolicyConfig, WarmStartConfig
@@ -80,6 +81,7 @@ class StudyConfig(Section):
     training: TrainingConfig = TrainingConfig()
     evaluation: EvaluationConfig = EvaluationConfig()
     tracking: TrackingConfig = TrackingConfig()
+    environments: EnvironmentsConfig = EnvironmentsConfig()
 
     @model_validator(mode="after")
     def _names_exist(self) -> StudyConfig:
