@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from hostile import COMMANDS, EVERY_COMMAND, PLACES, SCRIPT, TEXTS
 
-from parallelsearch.config import JudgeConfig, RemoteFile, TrackingConfig
+from parallelsearch.config import JudgeConfig, RemoteFile
 from parallelsearch.config_files import merge, read_yaml, validated
 from parallelsearch.errors import ConfigError
 from parallelsearch.planning import StudyPlan
@@ -61,7 +61,6 @@ def test_an_address_with_a_secret_is_refused_without_repeating_it(url: str) -> N
     for section, values in (
         (RemoteFile, {"path": "data/x", "url": url}),
         (JudgeConfig, {"url": url, "model": "m"}),
-        (TrackingConfig, {"uri": url}),
     ):
         with pytest.raises(ConfigError, match=r"of h\w* has a password or a token in it") as refused:
             validated(section, values, "x")

@@ -8,6 +8,7 @@ import shlex
 import shutil
 import subprocess
 import sys
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -28,9 +29,8 @@ class Plan:
     def read(cls, output: str) -> Plan:
         counts = dict(re.findall(r"^(\w+) +(\d+)$", output.rpartition("Job stats:")[2], flags=re.MULTILINE))
         counts.pop("total", None)
-        commands = re.findall(
-            r'^(?:Shell command: )?\s*(?:PATH="[^"]+" )?(parallelsearch .*)$', output, flags=re.MULTILINE
-        )
+        command = r'^(?:Shell command: )?\s*(?:export PATH="[^"]+"; )?(?:exec )?(parallelsearch .*)$'
+        commands = re.findall(command, output, flags=re.MULTILINE)
         return cls(output, {rule: int(n) for rule, n in counts.items()}, {_job(command) for command in commands})
 
 
@@ -48,7 +48,6 @@ class Checkout:
 
     def __init__(self, root: Path) -> None:
         self.root = root
-        self.environment = dict(ENVIRONMENT)
         self.seconds = 0.0  # wall time of the run that made its results
         for part in PARTS:
             source = ROOT / part
@@ -60,11 +59,13 @@ class Checkout:
             else:
                 shutil.copy(source, root / part)
 
-    def snakemake(self, *arguments: str, timeout: float = 120) -> subprocess.CompletedProcess[str]:
+    def snakemake(
+        self, *arguments: str, timeout: float = 120, environment: Mapping[str, str] = ENVIRONMENT
+    ) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
             ["snakemake", *arguments],
             cwd=self.root,
-            env=self.environment,
+            env=dict(environment),
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,

@@ -33,9 +33,8 @@ MAIN_TABLE = [
 def study(tmp_path_factory: pytest.TempPathFactory) -> Checkout:
     """The finished smoke study; its results lie in `study.root / "results"`."""
     checkout = Checkout(tmp_path_factory.mktemp("smoke"))
-    checkout.environment |= SECRETS
     begun = time.monotonic()
-    done = checkout.snakemake("all", *SMOKE, timeout=1500)
+    done = checkout.snakemake("all", *SMOKE, timeout=1500, environment=ENVIRONMENT | SECRETS)
     assert done.returncode == 0, done.stdout[-6000:]
     checkout.seconds = time.monotonic() - begun
     return checkout

@@ -33,7 +33,7 @@ rule evaluate:
     message:
         "{wildcards.arm}, seed {wildcards.seed}, answers {wildcards.dataset}.{wildcards.split} (GPUs: {resources.gpu}); progress: {log}"
     shell:
-        'PATH="${{PARALLELSEARCH_EVALUATE_PATH:-$PATH}}" '
+        'export PATH="${{PARALLELSEARCH_EVALUATE_PATH:-$PATH}}"; '
         "parallelsearch evaluate {output:q} --arm {wildcards.arm:q} --seed {wildcards.seed:q} --policy {params.policy:q}"
         " --index {params.index:q} --questions {input.questions:q} --settings {params.settings:q} > {log:q} 2>&1"
 

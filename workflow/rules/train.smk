@@ -90,7 +90,7 @@ rule train:
     message:
         "Training {wildcards.arm}, seed {wildcards.seed} (GPUs: {resources.gpu}); progress: {log}"
     shell:
-        'PATH="${{PARALLELSEARCH_TRAIN_PATH:-$PATH}}" '
+        'export PATH="${{PARALLELSEARCH_TRAIN_PATH:-$PATH}}"; '
         "parallelsearch train {params.folder:q} --arm {wildcards.arm:q} --seed {wildcards.seed:q}"
         " --policy {params.policy:q} --index {params.index:q} {params.questions:q} {params.simulator:q}"
         " --settings {params.settings:q} > {log:q} 2>&1"

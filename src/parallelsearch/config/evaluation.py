@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Literal
 
-from pydantic import AfterValidator, Field, model_validator
+from pydantic import Field, model_validator
 
-from parallelsearch.config.names import without_secret
 from parallelsearch.config.section import Section
 from parallelsearch.config.server import ServerConfig
 
@@ -61,7 +60,5 @@ class TrackingConfig(Section):
     """MLflow."""
 
     experiment: str = Field("parallelsearch", description="Experiment name.")
-    uri: Annotated[str, AfterValidator(without_secret)] | None = Field(
-        None, description="Tracking server; none: the SQLite store under results/mlflow."
-    )
+    uri: str | None = Field(None, description="Tracking server; none: the SQLite store under results/mlflow.")
     traces_per_run: int = Field(12, ge=0, description="Episodes of each arm stored as MLflow traces.")
