@@ -38,7 +38,8 @@ class VllmEngine:
             from vllm.v1.engine.async_llm import AsyncLLM
         except ImportError as error:
             raise EngineError(
-                f"vLLM cannot be imported ({error}); run envs/install.sh gpu in an environment of its own, or set evaluation.engine to hf."
+                f"vLLM cannot be imported ({error}); run envs/install.sh gpu in a new environment, or set"
+                " evaluation.engine to hf."
             ) from error
         settings = AsyncEngineArgs(
             model=str(folder),
