@@ -117,8 +117,8 @@ def study(tmp_path_factory: pytest.TempPathFactory, shared_data: Path) -> Study:
     question, passages = next(
         pair for pair in real_study.read_hotpotqa(shared_data) if pair[0].structure is Structure.PARALLEL
     )
-    question = replace(question, text=hostile, golden_answers=(hostile,), type=hostile)
-    passages = [replace(passage, title=f"{passage.title} {hostile}", text=hostile) for passage in passages]
+    question = replace(question, text=hostile, golden_answers=(EVERY_TEXT,), type=hostile)
+    passages = [replace(passage, title=f"{passage.title} {EVERY_TEXT}", text=hostile) for passage in passages]
     origin = Provenance(*("1", "2", "3", "4"), top_k=2, decoding={"model": hostile}, corpus=hostile, index=hostile)
     files = []
     for arm, parallel in (("search-r1", False), (f"a$x_1$ {SCRIPT}", True)):
@@ -153,6 +153,9 @@ def test_a_browser_shows_hostile_texts_and_does_nothing_else(study: Study, tmp_p
         shown = browser.find_element(By.ID, "shown")
         WebDriverWait(browser, 20).until(lambda _: shown.text.endswith("episodes"))
         assert shown.text == "2 of 2 episodes"
+        assert (
+            len(browser.find_elements(By.CSS_SELECTOR, "#contrast .side .turn")) == 5
+        )  # the question answered both ways
         for entry in browser.find_elements(By.CSS_SELECTOR, ".episode"):
             entry.find_element(By.TAG_NAME, "summary").click()
         for summary in browser.find_elements(By.CSS_SELECTOR, ".text summary"):

@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 import yaml
-from checkout import Checkout
+from checkout import ENVIRONMENT, Checkout
 from hostile import COMMANDS, EVERY_COMMAND, OWNED, PLACES, SCRIPT
+from planted_secrets import SECRETS, holding
 
 ROOT = Path(__file__).resolve().parents[2]
 pytestmark = pytest.mark.slow
@@ -72,9 +73,11 @@ def test_hostile_texts_arrive_as_they_are_and_run_nothing(checkout: Checkout) ->
     described = {**yaml.safe_load(arm.read_text()), "description": text}
     arm.write_text(yaml.safe_dump(described))
     targets = [f"results/{name}" for name in ("corpus/geoworld/manifest.json", "mlflow/store.json", "config.yaml")]
-    done = checkout.snakemake(*targets, "--configfile", "hostile.yaml", "--cores", "2")
+    environment = ENVIRONMENT | SECRETS
+    done = checkout.snakemake(*targets, "--configfile", "hostile.yaml", "--cores", "2", environment=environment)
     assert done.returncode == 0, done.stdout[-3000:]
     assert owned(checkout) == []
+    assert holding(checkout.root) == []  # Snakemake's logs and records among it
     assert json.loads((checkout.root / targets[0]).read_text())["licence"] == text
     merged = yaml.safe_load((checkout.root / targets[2]).read_text())
     assert merged["study"]["evaluation"]["judge"]["model"] == text
