@@ -16,6 +16,7 @@ from parallelsearch.config_files import arm_names, load_arm, load_study, read_ya
 from parallelsearch.errors import ConfigError
 from parallelsearch.training.policy import build_policy, save_policy, train_tokenizer
 from parallelsearch.training.verl_config import JobFiles, compose, hydra_value, overrides
+from parallelsearch.training.verl_job import job_environment
 
 ROOT = Path(__file__).resolve().parents[2]
 CONFIG = ROOT / "config"
@@ -232,3 +233,19 @@ def test_a_path_that_names_a_variable_of_the_environment_is_a_path(
     assert "s3cr3t" not in OmegaConf.to_yaml(config, resolve=True)
     assert config.actor_rollout_ref.model.trust_remote_code is False
     assert config.critic.model.trust_remote_code is False and config.data.trust_remote_code is False
+
+
+def test_a_job_on_one_node_has_a_ray_of_its_own_that_asks_for_a_token(
+    files: JobFiles, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    arm = load_arm(STUDIES["laptop"], "parallelsearch", CONFIG)
+    assert compose(overrides(arm, files, 0)).ray_kwargs.ray_init.address == "local"
+    for name in ("RAY_ADDRESS", "RAY_AUTH_MODE", "RAY_AUTH_TOKEN"):
+        monkeypatch.delenv(name, raising=False)
+    first, second = (job_environment(arm, Path("/x")) for _ in range(2))
+    assert first["RAY_AUTH_MODE"] == "token" and len(first["RAY_AUTH_TOKEN"]) == 64
+    assert first["RAY_AUTH_TOKEN"] != second["RAY_AUTH_TOKEN"]
+    many = arm.model_copy(update={"training": arm.training.model_copy(update={"nodes": 2})})
+    assert "+ray_kwargs.ray_init.address='local'" not in overrides(many, files, 0)
+    monkeypatch.setenv("RAY_ADDRESS", "10.0.0.1:6379")  # a cluster that somebody else started, as they started it
+    assert "RAY_AUTH_TOKEN" not in job_environment(many, Path("/x"))

@@ -10,6 +10,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
+import secrets
 import shutil
 import subprocess
 import sys
@@ -230,6 +231,9 @@ def job_environment(arm: ArmConfig, metrics_file: Path) -> dict[str, str]:
     environment[EXTERNAL_MODULES] = ",".join(filter(None, modules))
     environment.pop("PYTHONDONTWRITEBYTECODE", None)  # or each of the job's ten processes compiles all of veRL anew
     environment.pop("RAY_ADDRESS", None) if arm.training.nodes == 1 else None
+    if not environment.get("RAY_ADDRESS"):  # this job's own Ray: nobody else on the node may give it work
+        environment.setdefault("RAY_AUTH_MODE", "token")
+        environment.setdefault("RAY_AUTH_TOKEN", secrets.token_hex(32))
     return environment
 
 
