@@ -2,6 +2,7 @@
 #   make demo         the laptop study, from nothing to tables, figures, report and MLflow store
 #   make test         all tests but the whole training jobs of single arms
 #   make test-all     everything, style and types included; each arm's job takes minutes, all of them hours on two cores
+#   make lock-check   whether the package index still resolves every environment to its lock; nothing is installed
 #   make real         real questions, a real language model, no training
 #   make bench-retrieval   encoder, server and indexes against the plain way; recall of supporting pages
 #   make bench-rollout     episodes a second of the asynchronous loop against a turn-synchronous one (POLICY=folder)
@@ -26,7 +27,7 @@ unexport PYTHONDONTWRITEBYTECODE
 # Several processes compute at once: a waiting thread must not keep a core busy (a step was 10 times slower with it).
 export OMP_WAIT_POLICY := PASSIVE
 
-.PHONY: help env browser demo real report mlflow test test-all lint lock clean bench-retrieval bench-rollout
+.PHONY: help env browser demo real report mlflow test test-all lint lock locks lock-check clean bench-retrieval bench-rollout
 
 help:
 	@sed -n '1,/^$$/s/^# \{0,1\}//p' Makefile
@@ -108,7 +109,7 @@ test: env browser
 	pytest
 
 test-all: lint browser
-	pytest -m ""
+	pytest -m "not network"
 
 lint: env
 	ruff check src tests benchmarks
@@ -121,7 +122,16 @@ lint: env
 # The lock is what the tests ran with. torch without its local suffix (+cpu), so that any index can serve it.
 lock:
 	@{ echo "# Exact versions of everything in envs/cpu.in and what it brings; written by \`make lock\`. Do not edit."; \
-	   .venv/bin/python -m pip freeze --exclude-editable 2>/dev/null | sed -E 's/^(torch==[^+]*)\+.*/\1/'; } > $(LOCK)
+	   .venv/bin/python -m pip freeze --all --exclude-editable 2>/dev/null \
+	     | sed -E '/^pip==/d; s/^(torch==[^+]*)\+.*/\1/'; } > $(LOCK)
+	@envs/lock.sh --conda
+
+# The other environments are resolved by uv, without downloading or building any package; both need the network.
+locks: env
+	envs/lock.sh
+
+lock-check: env
+	pytest -m network tests/test_lock_resolution.py
 
 clean:
 	rm -rf results-smoke .pytest_cache .mypy_cache .ruff_cache .hypothesis

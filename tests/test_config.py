@@ -104,12 +104,8 @@ def test_a_file_that_is_absent_broken_or_no_mapping_is_named(tmp_path: Path) -> 
             read_yaml(tmp_path / "bad.yaml")
 
 
-def test_the_direct_dependencies_are_in_the_lock_with_the_same_versions() -> None:
-    from parallelsearch.doctor import locked_versions
-
-    lock = locked_versions(ROOT / "envs" / "cpu.txt")
-    for name, version in locked_versions(ROOT / "envs" / "cpu.in").items():
-        assert lock[name.partition("[")[0]] == version, name
+def test_the_lock_of_the_tested_environment_is_plain_so_that_any_index_can_serve_it() -> None:
+    """What locks hold beside that: tests/test_environments.py."""
     for line in (ROOT / "envs" / "cpu.txt").read_text().splitlines():
         assert line.startswith("#") or ("==" in line and "+" not in line and " @ " not in line), line
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import re
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -10,9 +11,12 @@ from pathlib import Path
 from threading import Thread
 
 import pytest
+from typer.testing import CliRunner
 
-from parallelsearch.downloads import download
+from parallelsearch.corpus.commands import app as corpus
+from parallelsearch.downloads import app, download, record_of, require_recorded
 from parallelsearch.errors import DataError
+from parallelsearch.questions.commands import app as questions
 
 CONTENT = bytes(range(256)) * 8192  # 2 MiB
 DIGEST = hashlib.sha256(CONTENT).hexdigest()
@@ -99,3 +103,52 @@ def test_a_missing_file_and_an_absent_server_name_the_url_and_the_next_step(serv
 
 def _mark(url: str) -> str:
     return hashlib.sha256(url.encode()).hexdigest()[:8]
+
+
+def test_a_checksum_that_nobody_registered_is_kept_and_compared_with_from_then_on(server: str, tmp_path: Path) -> None:
+    target = tmp_path / "data" / "file.bin"
+    run = CliRunner().invoke
+    assert run(app, [f"{server}/file", str(target)]).exit_code == 0
+    assert record_of(target).read_text() == f"{DIGEST}  file.bin\n"
+    require_recorded(target)
+    target.write_bytes(CONTENT[:-1])
+    with pytest.raises(
+        DataError, match=rf"file\.bin has SHA-256 \w{{64}}, but {DIGEST} is recorded in .*\.sha256; it was"
+    ):
+        require_recorded(target)
+    record_of(target).write_text(f"{'0' * 64}  file.bin\n")  # what another server had once sent
+    target.unlink()
+    refused = run(app, [f"{server}/file", str(target)]).exception
+    assert isinstance(refused, DataError) and f"{DIGEST}, but {'0' * 64}" in str(refused)
+    assert not target.exists()
+
+
+def test_a_registered_checksum_comes_before_a_recorded_one(server: str, tmp_path: Path) -> None:
+    target = tmp_path / "file.bin"
+    download(f"{server}/file", target)
+    record_of(target).write_text(f"{'0' * 64}  file.bin\n")
+    require_recorded(target, DIGEST)
+    with pytest.raises(DataError, match="is registered"):
+        require_recorded(target, "1" * 64)
+    record_of(target).write_text("nothing of the kind")
+    with pytest.raises(DataError, match=r"\.sha256 holds no SHA-256"):
+        require_recorded(target)
+
+
+@pytest.mark.parametrize("way", ["recorded", "registered"])
+def test_a_changed_raw_file_is_not_read(way: str, tmp_path: Path) -> None:
+    """By the real commands, before anything is written."""
+    raw = tmp_path / "raw.jsonl"
+    raw.write_text('{"id": 0, "title": "Oslo", "text": "A city."}\n')
+    other = hashlib.sha256(b"another file").hexdigest()
+    if way == "recorded":
+        record_of(raw).write_text(f"{other}  raw.jsonl\n")
+    option = ["--sha256", other] if way == "registered" else []
+    expected = ["--expect", json.dumps({"sha256": other})] if way == "registered" else []
+    for command, words in (
+        (corpus, ["build", "geoworld", str(raw), str(tmp_path / "out"), *option]),
+        (questions, ["import", "hotpotqa", str(raw), str(tmp_path / "out"), *expected]),
+    ):
+        refused = CliRunner().invoke(command, words).exception
+        assert isinstance(refused, DataError) and f"but {other} is {way}" in str(refused)
+        assert not (tmp_path / "out").exists()

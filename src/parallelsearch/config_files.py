@@ -13,6 +13,7 @@ import yaml
 from pydantic import BaseModel, ValidationError
 
 from parallelsearch.config import ArmConfig, Section, StudyConfig
+from parallelsearch.config.names import holds_secret
 from parallelsearch.errors import ConfigError
 
 CONFIG_DIR = Path("config")
@@ -151,7 +152,8 @@ def _sentence(section: type[BaseModel], fault: Any) -> str:
     key = ".".join(str(part) for part in fault["loc"])
     if fault["type"] == "extra_forbidden":
         allowed = ", ".join(_known_keys(section, fault["loc"][:-1]))
-        return f"unknown key '{key}' (value {fault['input']!r}); allowed here: {allowed}."
+        value = "" if holds_secret(key) else f" (value {fault['input']!r})"
+        return f"unknown key '{key}'{value}; allowed here: {allowed}."
     if fault["type"] == "missing":
         return f"key '{key}' is missing."
     if fault["type"] == "value_error":

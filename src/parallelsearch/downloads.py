@@ -1,14 +1,20 @@
-"""Files from the net: resumed after an interruption, checked against their registered SHA-256, renamed when whole."""
+"""Files from the net: resumed after an interruption, checked against their registered SHA-256, renamed when whole.
+
+A file whose checksum nobody registered is taken as it comes, once: what was found stands beside it in FILE.sha256, with
+which every later download of it, and every command that reads it, compares.
+"""
 
 from __future__ import annotations
 
 import hashlib
+import re
 from pathlib import Path
 
 import typer
 
 from parallelsearch.errors import DataError
 from parallelsearch.files import sha256 as digest_of
+from parallelsearch.files import write_text
 
 UNKNOWN = "unknown"
 BLOCK = 1 << 20
@@ -60,6 +66,33 @@ def download(url: str, path: Path, sha256: str | None = None, timeout: float = 6
     return found
 
 
+def record_of(path: Path) -> Path:
+    """Where the checksum of a raw file stands, as sha256sum writes and checks it."""
+    return path.with_name(f"{path.name}.sha256")
+
+
+def recorded_sha256(path: Path) -> str | None:
+    """The checksum in FILE.sha256; None where there is no such file. DataError for one that holds none."""
+    record = record_of(path)
+    if not record.is_file():
+        return None
+    found = record.read_text(encoding="utf-8", errors="replace").split()
+    if not found or not re.fullmatch(r"[0-9a-f]{64}", found[0]):
+        raise DataError(f"{record} holds no SHA-256 (64 hexadecimal digits); write it with sha256sum, or delete it.")
+    return found[0]
+
+
+def require_recorded(path: Path, registered: str | None = None) -> None:
+    """DataError unless a raw file has the checksum that is `registered`, or else recorded beside it."""
+    expected = registered or recorded_sha256(path)
+    if expected and path.is_file() and (found := digest_of(path)) != expected:
+        where = "registered" if registered else f"recorded in {record_of(path)}"
+        raise DataError(
+            f"{path} has SHA-256 {found}, but {expected} is {where}; it was changed or damaged: delete it to have it"
+            " downloaded again, or put the right file there."
+        )
+
+
 @app.command()
 def fetch(
     url: str = typer.Argument(help="Where the file is published."),
@@ -67,5 +100,8 @@ def fetch(
     sha256: str = typer.Option(UNKNOWN, help="Expected SHA-256; 'unknown' accepts any and prints what was found."),
 ) -> None:
     """Download one file and check its SHA-256."""
-    found = download(url, path, None if sha256 == UNKNOWN else sha256)
+    beside = recorded_sha256(path)
+    found = download(url, path, beside if sha256 == UNKNOWN else sha256)
+    if not beside:
+        write_text(record_of(path), f"{found}  {path.name}\n")
     typer.echo(f"{path}: {path.stat().st_size} bytes, sha256 {found}")

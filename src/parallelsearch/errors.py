@@ -1,8 +1,17 @@
 """Failures a user can act on: one class a kind, one sentence each (what was found, where, what to do next)."""
 
+from parallelsearch.secret import without_secrets
+from parallelsearch.visible import visible
+
 
 class UserError(Exception):
-    """Base of every failure that is shown to the user as one sentence; its traceback goes to the log only."""
+    """Base of every failure that is shown to the user as one sentence; its traceback goes to the log only.
+
+    The sentence may quote a file, a model or a server: control characters in it are written out, secrets left out.
+    """
+
+    def __str__(self) -> str:
+        return visible(without_secrets(super().__str__()))
 
 
 class ConfigError(UserError):

@@ -45,10 +45,17 @@ class SettingsSlices(ABC):
         return canonical(settings(self.study.geoworld))
 
     def question_sizes(self, question_set: str) -> str:
-        """What the file of a question set has to hold."""
+        """What the file of a question set has to hold, and its checksum where one is registered."""
         dataset, split = split_of(question_set)
         declared = self.study.datasets[dataset].splits.get(split)
-        return canonical(settings(declared, "questions", "structures") if declared else {})
+        checked = ("questions", "structures", *(["sha256"] if declared and declared.sha256 else []))
+        return canonical(settings(declared, *checked) if declared else {})
+
+    def corpus_source(self, corpus: str) -> str | list[str]:
+        """Layout of the raw file of a corpus, and the option with its checksum where one is registered."""
+        declared = self.study.corpora[corpus]
+        known = declared.file.sha256 if declared.file else None
+        return [declared.source, "--sha256", known] if known else declared.source
 
     def embed_settings(self) -> str:
         return canonical(settings(self.study.embed, "tokens_per_batch"))

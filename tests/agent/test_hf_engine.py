@@ -11,7 +11,7 @@ import pytest
 
 from parallelsearch.agent.engine import Sampling
 from parallelsearch.agent.hf_engine import HFEngine, attention_window
-from parallelsearch.errors import EngineError
+from parallelsearch.errors import DataError, EngineError
 
 STOP = ("</search>", "</answer>")
 
@@ -65,8 +65,12 @@ def test_a_folder_is_opened(model, tokenizer, tmp_path):
         with pytest.raises(EngineError, match=r"config\.json"):
             HFEngine.open(folder)
     (tmp_path / "config.json").write_text("{}")
-    with pytest.raises(EngineError, match="cannot be loaded"):
+    with pytest.raises(DataError, match=r"holds no weights"):
         HFEngine.open(tmp_path)
+    weights = tmp_path / "policy" / "model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:1000])
+    with pytest.raises(EngineError, match="cannot be loaded"):
+        HFEngine.open(tmp_path / "policy")
 
 
 def test_what_a_model_cannot_look_back_on_is_refused(tokenizer):

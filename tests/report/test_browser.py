@@ -125,7 +125,7 @@ def test_an_episode_opens_by_keyboard_with_all_its_turns(fresh: Chrome, study_fi
     episode = visible_episodes(fresh)[0]
     episode.find_element(By.TAG_NAME, "summary").send_keys(Keys.ENTER)
     assert episode.get_attribute("open")
-    turns = episode.find_elements(By.CSS_SELECTOR, ".turn")
+    turns = WebDriverWait(fresh, 20).until(lambda _: episode.find_elements(By.CSS_SELECTOR, ".turn"))
     stored = next(iter(read_episodes(study_files.episodes[0])))[0]
     assert " ".join(stored.question.text.split()) in episode.text
     assert len(turns) == len(stored.turns) and turns[0].is_displayed()

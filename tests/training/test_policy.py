@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
+from safetensors.numpy import save_file
 
 from parallelsearch.errors import DataError, TrainingError
 from parallelsearch.training.policy import local_policy
@@ -11,12 +13,14 @@ from parallelsearch.training.run_folder import finish_run
 
 def test_a_models_folder_is_taken_as_it_is(tmp_path) -> None:
     (tmp_path / "config.json").write_text("{}")
+    save_file({"weight": np.zeros(1)}, tmp_path / "model.safetensors")
     assert local_policy(str(tmp_path)) == str(tmp_path)
 
 
 def test_a_finished_runs_folder_stands_for_its_policy(tmp_path) -> None:
     (tmp_path / "policy").mkdir()
     (tmp_path / "policy" / "config.json").write_text("{}")
+    save_file({"weight": np.zeros(1)}, tmp_path / "policy" / "model.safetensors")
     with pytest.raises(DataError, match=r"done.json is missing"):
         local_policy(str(tmp_path))
     finish_run(tmp_path, {}, {})

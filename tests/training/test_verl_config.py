@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from hydra.core.override_parser.overrides_parser import OverridesParser
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from omegaconf import DictConfig, OmegaConf
 
 from parallelsearch.config import SUPERVISED, ArmConfig, StudyConfig
 from parallelsearch.config_files import arm_names, load_arm, load_study, read_yaml
 from parallelsearch.errors import ConfigError
 from parallelsearch.training.policy import build_policy, save_policy, train_tokenizer
-from parallelsearch.training.verl_config import JobFiles, compose, overrides
+from parallelsearch.training.verl_config import JobFiles, compose, hydra_value, overrides
+from parallelsearch.training.verl_job import job_environment
 
 ROOT = Path(__file__).resolve().parents[2]
 CONFIG = ROOT / "config"
@@ -207,3 +212,40 @@ def test_an_impossible_configuration_is_refused_in_one_sentence(files: JobFiles)
         overrides(arm.model_copy(update={"training": training}), files, seed=0)
     with pytest.raises(ConfigError, match=r"veRL refuses the training configuration: .*no_such_key"):
         compose([*overrides(arm, files, seed=0), "trainer.no_such_key=1"])
+
+
+@settings(deadline=None, max_examples=300)
+@given(st.text(alphabet="\\'${}a:\" ,=\n", max_size=9))
+def test_any_text_comes_out_of_hydra_and_omegaconf_as_it_was(text: str) -> None:
+    read = OverridesParser.create().parse_override(f"key={hydra_value(text)}").value()
+    assert OmegaConf.create({"key": read}).key == text
+
+
+def test_a_path_that_names_a_variable_of_the_environment_is_a_path(
+    files: JobFiles, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MY_SECRET", "s3cr3t-value")
+    path = Path("/x/${oc.env:MY_SECRET}/it's")
+    config = compose(
+        overrides(load_arm(STUDIES["laptop"], "parallelsearch", CONFIG), replace(files, train_data=path), 0)
+    )
+    assert config.data.train_files == str(path)
+    assert "s3cr3t" not in OmegaConf.to_yaml(config, resolve=True)
+    assert config.actor_rollout_ref.model.trust_remote_code is False
+    assert config.critic.model.trust_remote_code is False and config.data.trust_remote_code is False
+
+
+def test_a_job_on_one_node_has_a_ray_of_its_own_that_asks_for_a_token(
+    files: JobFiles, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    arm = load_arm(STUDIES["laptop"], "parallelsearch", CONFIG)
+    assert compose(overrides(arm, files, 0)).ray_kwargs.ray_init.address == "local"
+    for name in ("RAY_ADDRESS", "RAY_AUTH_MODE", "RAY_AUTH_TOKEN"):
+        monkeypatch.delenv(name, raising=False)
+    first, second = (job_environment(arm, Path("/x")) for _ in range(2))
+    assert first["RAY_AUTH_MODE"] == "token" and len(first["RAY_AUTH_TOKEN"]) == 64
+    assert first["RAY_AUTH_TOKEN"] != second["RAY_AUTH_TOKEN"]
+    many = arm.model_copy(update={"training": arm.training.model_copy(update={"nodes": 2})})
+    assert "+ray_kwargs.ray_init.address='local'" not in overrides(many, files, 0)
+    monkeypatch.setenv("RAY_ADDRESS", "10.0.0.1:6379")  # a cluster that somebody else started, as they started it
+    assert "RAY_AUTH_TOKEN" not in job_environment(many, Path("/x"))

@@ -8,6 +8,7 @@ import shlex
 import shutil
 import subprocess
 import sys
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -28,7 +29,8 @@ class Plan:
     def read(cls, output: str) -> Plan:
         counts = dict(re.findall(r"^(\w+) +(\d+)$", output.rpartition("Job stats:")[2], flags=re.MULTILINE))
         counts.pop("total", None)
-        commands = re.findall(r"^(?:Shell command: )?\s*(parallelsearch .*)$", output, flags=re.MULTILINE)
+        command = r'^(?:Shell command: )?\s*(?:export PATH="[^"]+"; )?(?:exec )?(parallelsearch .*)$'
+        commands = re.findall(command, output, flags=re.MULTILINE)
         return cls(output, {rule: int(n) for rule, n in counts.items()}, {_job(command) for command in commands})
 
 
@@ -57,11 +59,13 @@ class Checkout:
             else:
                 shutil.copy(source, root / part)
 
-    def snakemake(self, *arguments: str, timeout: float = 120) -> subprocess.CompletedProcess[str]:
+    def snakemake(
+        self, *arguments: str, timeout: float = 120, environment: Mapping[str, str] = ENVIRONMENT
+    ) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
             ["snakemake", *arguments],
             cwd=self.root,
-            env=ENVIRONMENT,
+            env=dict(environment),
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,

@@ -197,3 +197,17 @@ def test_a_cell_of_the_ablation_grid_over_the_papers_study_is_a_target(checkout:
     assert {"train alpha-1 0", "evaluate alpha-1 0"} <= plan.jobs
     assert plan.counts["train"] == 1
     assert checkout.plan(*studies, "all").counts["train"] == 14
+
+
+def test_jobs_on_gpus_find_their_commands_in_the_environment_that_is_named(finished: Checkout) -> None:
+    """A folder with one command that says how it was called; the job of a CPU does not look there."""
+    commands = finished.root / "envs of mine" / "gpu" / "bin"
+    commands.mkdir(parents=True)
+    (commands / "parallelsearch").write_text('#!/bin/sh\necho "called: $*"\nexit 3\n')
+    (commands / "parallelsearch").chmod(0o755)
+    named, log = "environments={gpu: envs of mine/gpu}", "results/logs/evaluate/parallelsearch.seed0.geoworld.test.log"
+    assert "Nothing to be done" in finished.plan(EPISODES, "--config", named).output
+    done = finished.snakemake(EPISODES, "--cores", "1", "--config", named, "evaluation={device: cuda}")
+    assert done.returncode != 0
+    assert f"called: evaluate {EPISODES} --arm parallelsearch" in (finished.root / log).read_text()
+    finished.finish(EPISODES)  # which Snakemake removed

@@ -12,6 +12,7 @@ from collections.abc import Callable
 
 import pytest
 from checkout import ENVIRONMENT, Checkout
+from planted_secrets import SECRETS, holding
 
 from parallelsearch.evaluation.episodes import read_episodes, read_provenance
 from parallelsearch.questions.store import read_questions
@@ -33,7 +34,7 @@ def study(tmp_path_factory: pytest.TempPathFactory) -> Checkout:
     """The finished smoke study; its results lie in `study.root / "results"`."""
     checkout = Checkout(tmp_path_factory.mktemp("smoke"))
     begun = time.monotonic()
-    done = checkout.snakemake("all", *SMOKE, timeout=1500)
+    done = checkout.snakemake("all", *SMOKE, timeout=1500, environment=ENVIRONMENT | SECRETS)
     assert done.returncode == 0, done.stdout[-6000:]
     checkout.seconds = time.monotonic() - begun
     return checkout
@@ -140,6 +141,14 @@ def test_the_merged_configuration_stands_beside_the_results(study: Checkout) -> 
     merged = yaml.safe_load((study.root / "results" / "config.yaml").read_text())
     assert merged["study"]["training"]["steps"] == 2
     assert merged["arms"]["parallelsearch"]["reward"]["lambda_d"] == 0.15
+
+
+def test_nothing_that_a_study_writes_holds_a_secret_of_its_environment(study: Checkout) -> None:
+    """Logs of every job and of veRL, Snakemake's own records, configurations, episodes, MLflow's store, the report."""
+    written = {path.name for path in study.root.rglob("*") if path.is_file()}
+    assert {"verl.log", "mlflow.db", "index.html", "config.yaml", "episodes.parquet", "collected.json"} <= written
+    assert any(path.is_file() for path in (study.root / ".snakemake" / "log").iterdir())
+    assert holding(study.root) == []
 
 
 def test_a_finished_study_has_nothing_left_to_do_and_snakemake_can_report_on_it(study: Checkout) -> None:

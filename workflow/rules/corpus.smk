@@ -24,7 +24,7 @@ rule build_corpus:
         runtime=240,
     params:
         folder=str(R.corpus("{corpus}")),
-        source=lambda wildcards: PLAN.study.corpora[wildcards.corpus].source,
+        source=lambda wildcards: PLAN.corpus_source(wildcards.corpus),
         licence=lambda wildcards: PLAN.study.corpora[wildcards.corpus].licence,
     message:
         "Reading the passages of {wildcards.corpus} from {input}"

@@ -33,7 +33,8 @@ rule evaluate:
     message:
         "{wildcards.arm}, seed {wildcards.seed}, answers {wildcards.dataset}.{wildcards.split} (GPUs: {resources.gpu}); progress: {log}"
     shell:
-        "parallelsearch evaluate {output:q} --arm {wildcards.arm:q} --seed {wildcards.seed} --policy {params.policy:q}"
+        'export PATH="${{PARALLELSEARCH_EVALUATE_PATH:-$PATH}}"; '
+        "parallelsearch evaluate {output:q} --arm {wildcards.arm:q} --seed {wildcards.seed:q} --policy {params.policy:q}"
         " --index {params.index:q} --questions {input.questions:q} --settings {params.settings:q} > {log:q} 2>&1"
 
 
@@ -66,7 +67,7 @@ rule judge:
         CPU_ENV
     params:
         store=str(R.judge_store()),
-        settings=PLAN.judge_settings(),
+        settings=lambda wildcards: PLAN.judge_settings(),
     message:
         "Judging what {wildcards.arm}, seed {wildcards.seed}, answered to {wildcards.dataset}.{wildcards.split}"
     shell:

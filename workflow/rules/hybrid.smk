@@ -26,7 +26,7 @@ rule build_bm25:
     params:
         corpus=subpath(input[0], parent=True),
         folder=str(R.bm25("{corpus}")),
-        settings=PLAN.bm25_settings(),
+        settings=lambda wildcards: PLAN.bm25_settings(),
     message:
         "Building the BM25 index of {wildcards.corpus}"
     shell:
@@ -52,7 +52,7 @@ rule fuse_indexes:
         dense=subpath(input.dense, parent=True),
         bm25=subpath(input.bm25, parent=True),
         folder=str(PLAN.hybrid_index("{corpus}")),
-        settings=PLAN.fusion_settings(),
+        settings=lambda wildcards: PLAN.fusion_settings(),
     message:
         "Joining the dense and the BM25 index of {wildcards.corpus}"
     shell:
@@ -99,9 +99,9 @@ rule rerank_index:
         index=subpath(input.index, parent=True),
         reranker=subpath(input.reranker, parent=True),
         folder=str(R.reranked(PLAN.first_stage("{corpus}"), "{reranker}")),
-        candidates=PLAN.rerank_candidates(),
+        candidates=lambda wildcards: PLAN.rerank_candidates(),
     message:
         "Putting {wildcards.reranker} over the index of {wildcards.corpus}"
     shell:
         "parallelsearch index rerank {params.index:q} {params.reranker:q} {params.folder:q}"
-        " --candidates {params.candidates} > {log:q} 2>&1"
+        " --candidates {params.candidates:q} > {log:q} 2>&1"

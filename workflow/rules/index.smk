@@ -52,12 +52,12 @@ rule embed:
         corpus=subpath(input.corpus, parent=True),
         encoder=subpath(input.encoder, parent=True),
         folder=str(R.embeddings("{corpus}", "{encoder}")),
-        settings=PLAN.embed_settings(),
+        settings=lambda wildcards: PLAN.embed_settings(),
     message:
         "Encoding shard {wildcards.shard} of {wildcards.shards} of {wildcards.corpus} (GPUs: {resources.gpu}); progress: {log}"
     shell:
         "parallelsearch embed {params.corpus:q} {params.encoder:q} {params.folder:q}"
-        " --shard {wildcards.shard} --of {wildcards.shards} --settings {params.settings:q} > {log:q} 2>&1"
+        " --shard {wildcards.shard:q} --of {wildcards.shards:q} --settings {params.settings:q} > {log:q} 2>&1"
 
 
 rule embed_manifest:
@@ -82,7 +82,7 @@ rule embed_manifest:
     message:
         "Checking the embeddings of {wildcards.corpus}"
     shell:
-        "parallelsearch embed-manifest {params.corpus:q} {params.encoder:q} {params.folder:q} --of {params.shards}"
+        "parallelsearch embed-manifest {params.corpus:q} {params.encoder:q} {params.folder:q} --of {params.shards:q}"
         " > {log:q} 2>&1"
 
 
@@ -107,7 +107,7 @@ rule build_index:
         corpus=subpath(input.corpus, parent=True),
         embeddings=subpath(input.embeddings, parent=True),
         folder=str(PLAN.dense_index("{corpus}")),
-        settings=PLAN.index_settings(),
+        settings=lambda wildcards: PLAN.index_settings(),
     message:
         "Building the index of {wildcards.corpus}"
     shell:

@@ -26,7 +26,7 @@ rule geoworld:
         runtime=30,
     params:
         folder=subpath(output[0], parent=True),
-        settings=PLAN.geoworld_settings(),
+        settings=lambda wildcards: PLAN.geoworld_settings(),
     message:
         "Generating the GeoWorld encyclopedia and its questions"
     shell:

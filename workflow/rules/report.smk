@@ -59,7 +59,7 @@ rule table:
         runtime=30,
     params:
         stem=str(R.root / "tables" / "{table}"),
-        settings=PLAN.report_settings(),
+        settings=lambda wildcards: PLAN.report_settings(),
     message:
         "Table {wildcards.table}"
     shell:
@@ -86,7 +86,7 @@ rule figure:
         runtime=30,
     params:
         stem=str(R.root / "figures" / "{figure}"),
-        settings=PLAN.report_settings(),
+        settings=lambda wildcards: PLAN.report_settings(),
     message:
         "Figure {wildcards.figure}"
     shell:
@@ -111,7 +111,7 @@ rule report_page:
         mem_mb=2000,
         runtime=30,
     params:
-        settings=PLAN.report_settings(),
+        settings=lambda wildcards: PLAN.report_settings(),
     message:
         "Report {output}"
     shell:
@@ -132,7 +132,7 @@ rule track_init:
         REPORT_ENV
     params:
         folder=subpath(output[0], parent=True),
-        settings=PLAN.tracking_settings(),
+        settings=lambda wildcards: PLAN.tracking_settings(),
     message:
         "Creating the MLflow store in {params.folder}"
     shell:
@@ -158,7 +158,7 @@ rule track_collect:
         REPORT_ENV
     params:
         results=subpath(output[0], ancestor=2),
-        settings=PLAN.tracking_settings(),
+        settings=lambda wildcards: PLAN.tracking_settings(),
     message:
         "Collecting the results into MLflow"
     shell:

@@ -19,6 +19,18 @@ CPU_ENV = str(Path(workflow.basedir) / "envs" / "cpu.yaml")
 GPU_ENV = str(Path(workflow.basedir) / "envs" / "gpu.yaml")
 REPORT_ENV = str(Path(workflow.basedir) / "envs" / "report.yaml")
 
+# Without conda, jobs on GPUs find their commands in the environment that environments.gpu names. Through the environment of
+# the job, not its params: where a job runs is no part of its result.
+for STAGE in (PLAN.study.training, PLAN.study.evaluation):
+    if PLAN.study.environments.gpu and STAGE.device == "cuda":
+        BIN = Path(PLAN.study.environments.gpu).absolute() / "bin"
+        VARIABLE = "TRAIN_PATH" if STAGE is PLAN.study.training else "EVALUATE_PATH"
+        os.environ[f"PARALLELSEARCH_{VARIABLE}"] = os.pathsep.join([str(BIN), *os.get_exec_path()])
+
+if PLAN.study.environments.container:
+
+    container: PLAN.study.environments.container
+
 
 wildcard_constraints:
     arm=r"[^/]+",
@@ -43,7 +55,7 @@ rule study_config:
     conda:
         CPU_ENV
     params:
-        study=PLAN.merged(),
+        study=lambda wildcards: PLAN.merged(),
     message:
         "Saving the merged configuration to {output}"
     shell:

@@ -50,12 +50,12 @@ rule warm_start:
         runtime=120,
     params:
         folder=str(R.warm_start("{seed}")),
-        settings=PLAN.warm_start_settings(),
+        settings=lambda wildcards: PLAN.warm_start_settings(),
     message:
         "Warm start of seed {wildcards.seed}; progress: {log}"
     shell:
         "parallelsearch warm-start {params.folder:q} --world {input:q}"
-        " --seed {wildcards.seed} --settings {params.settings:q} > {log:q} 2>&1"
+        " --seed {wildcards.seed:q} --settings {params.settings:q} > {log:q} 2>&1"
 
 
 rule train:
@@ -90,6 +90,7 @@ rule train:
     message:
         "Training {wildcards.arm}, seed {wildcards.seed} (GPUs: {resources.gpu}); progress: {log}"
     shell:
-        "parallelsearch train {params.folder:q} --arm {wildcards.arm:q} --seed {wildcards.seed}"
+        'export PATH="${{PARALLELSEARCH_TRAIN_PATH:-$PATH}}"; '
+        "parallelsearch train {params.folder:q} --arm {wildcards.arm:q} --seed {wildcards.seed:q}"
         " --policy {params.policy:q} --index {params.index:q} {params.questions:q} {params.simulator:q}"
         " --settings {params.settings:q} > {log:q} 2>&1"

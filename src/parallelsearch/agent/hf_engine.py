@@ -13,6 +13,7 @@ from typing import Any
 from parallelsearch.agent.batch_decoder import BatchDecoder, DecodeRequest
 from parallelsearch.agent.engine import Generation, Sampling
 from parallelsearch.errors import EngineError
+from parallelsearch.model_folder import SAFE, SAFE_TOKENIZER, require_safetensors
 
 
 class HFEngine:
@@ -34,16 +35,21 @@ class HFEngine:
 
     @classmethod
     def open(cls, folder: Path, *, device: str = "cpu", max_rows: int = 128) -> HFEngine:
-        """Loads model and tokenizer from a folder in Hugging Face layout. An unreadable one is an EngineError."""
+        """Loads model and tokenizer from a folder in Hugging Face layout. An unreadable one is an EngineError.
+
+        Weights that are no safetensors are a DataError.
+        """
+        from safetensors import SafetensorError
         from transformers import AutoModelForCausalLM, AutoTokenizer
 
         if not (Path(folder) / "config.json").is_file():
             raise EngineError(f"{folder} holds no model (config.json is missing); train the policy first.")
+        require_safetensors(Path(folder))
         try:
-            tokenizer = AutoTokenizer.from_pretrained(folder)
-            model: Any = AutoModelForCausalLM.from_pretrained(folder, dtype="auto")
+            tokenizer = AutoTokenizer.from_pretrained(folder, **SAFE_TOKENIZER)
+            model: Any = AutoModelForCausalLM.from_pretrained(folder, dtype="auto", **SAFE)
             model.to(device)
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, SafetensorError) as error:
             raise EngineError(f"The model in {folder} cannot be loaded: {' '.join(str(error).split())}") from error
         return cls(model, tokenizer, max_rows=max_rows)
 

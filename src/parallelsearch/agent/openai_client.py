@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import Any
@@ -14,6 +13,7 @@ from tenacity import AsyncRetrying, RetryCallState, retry_if_exception, stop_aft
 
 from parallelsearch.config import ServerConfig
 from parallelsearch.errors import EngineError, EngineRefused
+from parallelsearch.secret import authorisation, without_secrets
 
 ATTEMPTS = 4  # the first one counts
 HEAD_CHARACTERS = 160
@@ -68,7 +68,7 @@ class OpenAIClient:
             body |= {"add_generation_prompt": False, "continue_final_message": True}
         value = await self.post("chat/completions", body)
         try:
-            return str(value["choices"][0]["message"]["content"])
+            return self._hidden(str(value["choices"][0]["message"]["content"]))
         except (KeyError, IndexError, TypeError):
             raise self.unreadable("chat/completions", str(value)) from None
 
@@ -76,17 +76,21 @@ class OpenAIClient:
         """The error for a reply that is not of the OpenAI kind."""
         return EngineError(
             f"{self.server.url.rstrip('/')}/{path} did not reply as an OpenAI-compatible server but with"
-            f" {text[:HEAD_CHARACTERS]!r}; {self.key}.url has to end before /{path}."
+            f" {self._hidden(text)[:HEAD_CHARACTERS]!r}; {self.key}.url has to end before /{path}."
         )
 
     def _refusal(self, place: str, response: httpx.Response) -> EngineError:
         status = response.status_code
-        said = f"status {status}: {' '.join(response.text.split())[:HEAD_CHARACTERS]}"
+        said = f"status {status}: {' '.join(self._hidden(response.text).split())[:HEAD_CHARACTERS]}"
         next_step = f"check {self.key}.url and {self.key}.model."
         if status in (401, 403):
             next_step = f"put the server's key into the environment variable {self.server.key_variable}."
         kind = EngineRefused if status in (400, 422) else EngineError
         return kind(f"{self.name} at {place} did not answer ({said}); {next_step}")
+
+    def _hidden(self, text: str) -> str:
+        """What the server said, without its key: some repeat it."""
+        return without_secrets(text, self.server.key_variable)
 
     async def _send(self, place: str, body: dict[str, Any]) -> httpx.Response:
         response = await self._client().post(place, json=body)
@@ -97,8 +101,10 @@ class OpenAIClient:
         """The connections of the running event loop."""
         loop = asyncio.get_running_loop()
         if loop not in self._clients:
-            key = os.environ.get(self.server.key_variable, "")
-            headers = {"Authorization": f"Bearer {key}"} if key else {}
+            try:
+                headers = authorisation(self.server.key_variable)
+            except ValueError as error:
+                raise EngineError(str(error)) from None
             self._clients[loop] = httpx.AsyncClient(headers=headers, timeout=self.server.timeout, limits=NO_LIMITS)
         return self._clients[loop]
 

@@ -14,7 +14,7 @@ from typing import Any
 from uuid import uuid4
 
 import uvicorn
-from fastapi import FastAPI
+from fastapi import Depends, FastAPI, HTTPException
 from fastapi.exceptions import RequestValidationError
 from fastapi.requests import Request
 from fastapi.responses import JSONResponse
@@ -24,7 +24,9 @@ from parallelsearch.agent.engine import Generation, Sampling
 from parallelsearch.agent.hf_engine import HFEngine
 from parallelsearch.errors import EngineError, EngineRefused
 from parallelsearch.files import write_json
+from parallelsearch.retrieval.serving.access import is_authorised, required_token
 from parallelsearch.retrieval.serving.server import GRACE_SECONDS, KEEP_ALIVE_SECONDS, OrderlyServer, open_socket
+from parallelsearch.secret import POLICY_TOKEN_VARIABLE
 
 
 class _Request(BaseModel):
@@ -75,14 +77,18 @@ class ChatRequest(_Request):
 class PolicyService:
     """The application over one engine; `name` is what the model is called, whatever name a request states."""
 
-    def __init__(self, engine: HFEngine, name: str) -> None:
-        self.engine, self.name = engine, name
+    def __init__(self, engine: HFEngine, name: str, token: str | None = None) -> None:
+        """With `token`, every path but /health asks for `Authorization: Bearer TOKEN`."""
+        self.engine, self.name, self.token = engine, name, token
         self.positions = getattr(engine.model.config, "max_position_embeddings", None)
-        self.app = FastAPI(title="parallelsearch policy", docs_url=None, redoc_url=None)
+        schema = None if token else "/openapi.json"
+        self.app = FastAPI(title="parallelsearch policy", docs_url=None, redoc_url=None, openapi_url=schema)
+        guarded = [Depends(self._authorised)]
         self.app.get("/health")(self.health)
-        self.app.get("/v1/models")(self.models)
-        self.app.post("/v1/completions")(self.complete)
-        self.app.post("/v1/chat/completions")(self.chat)
+        self.app.get("/v1/models", dependencies=guarded)(self.models)
+        self.app.post("/v1/completions", dependencies=guarded)(self.complete)
+        self.app.post("/v1/chat/completions", dependencies=guarded)(self.chat)
+        self.app.exception_handler(HTTPException)(_refused)
         self.app.exception_handler(RequestValidationError)(_invalid)
         self.app.exception_handler(EngineError)(_failed)
 
@@ -125,6 +131,10 @@ class PolicyService:
         message = {"role": "assistant", "content": text}
         choice = {"index": 0, "message": message, "finish_reason": _reason(made), "stop_reason": stopped_by}
         return self._reply("chat.completion", choice, ids, made)
+
+    async def _authorised(self, request: Request) -> None:
+        if not is_authorised(request, self.token):
+            raise HTTPException(401, f"this server wants its token; set {POLICY_TOKEN_VARIABLE} to it.")
 
     async def _generate(self, ids: list[int], request: _Request, max_tokens: int) -> Generation:
         if request.stream:
@@ -180,16 +190,20 @@ def serve_policy(
     max_rows: int = 128,
     ready_file: Path | None = None,
     announce: Callable[[str], None] = print,
+    everybody: bool = False,
 ) -> None:
     """Serves the model in `folder` until SIGTERM or SIGINT. Port 0 takes a free one.
 
-    When it answers, `ready_file` gets {"url"}, which ends in /v1; it is removed at the end. EngineError: no model.
+    When it answers, `ready_file` gets {"url"}, which ends in /v1; it is removed at the end. The token, if any, comes
+    from the environment (PARALLELSEARCH_POLICY_TOKEN); a `host` that other machines reach needs one, unless
+    `everybody` may ask. EngineError: no model. ConfigError: no token.
     """
+    token = required_token(host, POLICY_TOKEN_VARIABLE, everybody)
     engine = HFEngine.open(folder, device=device, max_rows=max_rows)
     listening = open_socket(host, port)
     url = f"http://{host}:{listening.getsockname()[1]}/v1"
     settings = uvicorn.Config(
-        PolicyService(engine, name).app,
+        PolicyService(engine, name, token).app,
         log_level="warning",
         access_log=False,
         timeout_keep_alive=KEEP_ALIVE_SECONDS,
@@ -217,10 +231,15 @@ async def _invalid(request: Request, error: Exception) -> JSONResponse:
     return _error(400, said or str(error))
 
 
+async def _refused(request: Request, error: Exception) -> JSONResponse:
+    assert isinstance(error, HTTPException)
+    return _error(error.status_code, str(error.detail))
+
+
 async def _failed(request: Request, error: Exception) -> JSONResponse:
     return _error(400 if isinstance(error, EngineRefused) else 500, str(error))
 
 
 def _error(status: int, message: str) -> JSONResponse:
-    kind = "invalid_request_error" if status == 400 else "server_error"
+    kind = "invalid_request_error" if status < 500 else "server_error"
     return JSONResponse({"error": {"message": message, "type": kind}}, status)

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from parallelsearch.agent.protocol import inert
 from parallelsearch.errors import ConfigError
 
 _PROTOCOL = (
@@ -87,8 +88,11 @@ def messages(template: str, question: str) -> list[dict[str, str]]:
 
 
 def user_message(template: str, question: str) -> str:
-    """The user message of a template. The published templates of Search-R1's kind end a question with '?'."""
-    text = question.strip()
+    """The user message of a template. The published templates of Search-R1's kind end a question with '?'.
+
+    Tags of the protocol and control tokens of chat templates in the question are text there.
+    """
+    text = inert(question.strip())
     if template in ("search_r1", "parallel", "r1") and not text.endswith("?"):
         text += "?"
     return TEMPLATES[template].replace("{question}", text)

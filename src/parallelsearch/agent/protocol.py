@@ -18,7 +18,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from parallelsearch.agent.tags import SEARCH_R1, Tags
+from parallelsearch.agent.tags import SEARCH_R1, TAG_SETS, Tags
 from parallelsearch.records import Action, Hit, Turn
 
 SEPARATOR = "##"
@@ -155,6 +155,13 @@ def defuse(text: str, tags: Tags = SEARCH_R1) -> str:
     for pattern in (tags.of_any_case, _CONTROL_TOKEN):
         text = pattern.sub(lambda tag: f"< {tag.group()[1:]}", text)
     return text
+
+
+def inert(question: str) -> str:
+    """A question as it stands in a prompt: no tag of any set, and no control token, is left in it."""
+    for tags in TAG_SETS.values():
+        question = defuse(question, tags)
+    return question
 
 
 def _append_text(blocks: list[Block], text: str, start: int, end: int) -> None:

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from parallelsearch.errors import EngineError
+from parallelsearch.model_folder import SAFE_TOKENIZER
 
 
 def open_tokenizer(folder: Path) -> tuple[Any, Any]:
@@ -15,7 +16,7 @@ def open_tokenizer(folder: Path) -> tuple[Any, Any]:
     if not (Path(folder) / "tokenizer_config.json").is_file():
         raise EngineError(f"{folder} holds no tokenizer (tokenizer_config.json is missing); give a model's folder.")
     try:
-        tokenizer = AutoTokenizer.from_pretrained(folder)
+        tokenizer = AutoTokenizer.from_pretrained(folder, **SAFE_TOKENIZER)
         stated = (Path(folder) / "generation_config.json").is_file()
         return tokenizer, GenerationConfig.from_pretrained(folder) if stated else None
     except (OSError, ValueError) as error:

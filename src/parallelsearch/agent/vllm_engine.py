@@ -11,6 +11,7 @@ from uuid import uuid4
 from parallelsearch.agent.engine import FinishReason, Generation, Sampling
 from parallelsearch.agent.token_folder import open_tokenizer
 from parallelsearch.errors import EngineError
+from parallelsearch.model_folder import require_safetensors
 
 
 class VllmEngine:
@@ -30,16 +31,20 @@ class VllmEngine:
         limit). EngineError where vLLM is missing or cannot load the model.
         """
         tokenizer, _ = open_tokenizer(folder)
+        require_safetensors(Path(folder))
         try:
             from vllm.engine.arg_utils import AsyncEngineArgs
             from vllm.platforms import current_platform
             from vllm.v1.engine.async_llm import AsyncLLM
         except ImportError as error:
             raise EngineError(
-                f"vLLM cannot be imported ({error}); install envs/gpu.txt, or set evaluation.engine to hf."
+                f"vLLM cannot be imported ({error}); run envs/install.sh gpu in a new environment, or set"
+                " evaluation.engine to hf."
             ) from error
         settings = AsyncEngineArgs(
             model=str(folder),
+            load_format="safetensors",
+            trust_remote_code=False,
             dtype=dtype,
             seed=seed,
             max_num_seqs=max_rows,

@@ -10,6 +10,7 @@ from parallelsearch.config.data import (
     QuestionFile,
     RemoteFile,
 )
+from parallelsearch.config.environments import EnvironmentsConfig
 from parallelsearch.config.evaluation import EvaluationConfig, JudgeConfig, PublishedProtocol, TrackingConfig
 from parallelsearch.config.policy import PolicyConfig, WarmStartConfig
 from parallelsearch.config.retrieval import (
@@ -47,6 +48,7 @@ __all__ = [
     "CorpusConfig",
     "DatasetConfig",
     "EmbedConfig",
+    "EnvironmentsConfig",
     "EvaluationConfig",
     "GeoWorldConfig",
     "GuardConfig",

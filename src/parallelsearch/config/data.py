@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import PurePosixPath
 from typing import Literal
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
+from parallelsearch.config.names import Name, PlainPath, WebAddress
 from parallelsearch.config.section import Section
 
 CORPUS_SOURCES = Literal["geoworld", "dpr", "wiki18", "flashrag", "qa_contexts", "mediawiki"]
@@ -17,11 +19,25 @@ READERS = Literal[
 class RemoteFile(Section):
     """One input file: where it lies, and for a file that is fetched, from where and with which checksum."""
 
-    path: str = Field(description="Path of the file, relative to the root of the checkout.")
-    url: str | None = Field(None, description="Where the file is fetched from when it is absent.")
-    sha256: str | None = Field(None, description="Checksum of the file, checked after a download; none: not known.")
+    path: PlainPath = Field(description="Path of the file, relative to the root of the checkout.")
+    url: WebAddress | None = Field(None, description="Where the file is fetched from when it is absent.")
+    sha256: str | None = Field(
+        None,
+        pattern="^[0-9a-f]{64}$",
+        description="Checksum of the file, checked after a download and before it is read; none: not known.",
+    )
     bytes: int | None = Field(None, ge=0, description="Size of the file, for planning disk space.")
     licence: str = Field("unknown", description="Licence of the content.")
+
+    @model_validator(mode="after")
+    def _is_written_below_the_checkout(self) -> RemoteFile:
+        path = PurePosixPath(self.path)
+        if self.url and (path.is_absolute() or ".." in path.parts):
+            raise ValueError(
+                f"the file '{self.path}' would be downloaded outside of this folder; give a path below it, such as"
+                f" data/{path.name}, where a link may lead elsewhere."
+            )
+        return self
 
 
 class QuestionFile(RemoteFile):
@@ -56,5 +72,5 @@ class DatasetConfig(Section):
     """A question-answering data set: its splits and the corpus its questions are searched in."""
 
     reader: READERS = Field(description="Which reader understands the files.")
-    corpus: str = Field(description="Name of the corpus searched for these questions.")
-    splits: dict[str, QuestionFile] = Field(default_factory=dict, description="Raw file of each split.")
+    corpus: Name = Field(description="Name of the corpus searched for these questions.")
+    splits: dict[Name, QuestionFile] = Field(default_factory=dict, description="Raw file of each split.")

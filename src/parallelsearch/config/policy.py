@@ -6,6 +6,7 @@ from typing import Literal
 
 from pydantic import Field
 
+from parallelsearch.config.names import PlainPath
 from parallelsearch.config.section import Section
 
 
@@ -15,8 +16,8 @@ class PolicyConfig(Section):
     source: Literal["scratch", "hub", "package"] = Field(
         "scratch", description="A small Qwen2 made here, a published model, or a model out of a Python package."
     )
-    model: str | None = Field(None, description="Published model (hub), or name in config/policies (package).")
-    revision: str | None = Field(None, description="Revision of the published model.")
+    model: PlainPath | None = Field(None, description="Published model (hub), or name in config/policies (package).")
+    revision: PlainPath | None = Field(None, description="Revision of the published model.")
     vocabulary: int = Field(1024, ge=300, description="Tokens of the byte-level BPE tokenizer (source: scratch).")
     hidden_size: int = Field(128, ge=16, description="Width (source: scratch).")
     layers: int = Field(4, ge=1, description="Transformer layers (source: scratch).")

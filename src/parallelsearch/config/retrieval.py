@@ -6,6 +6,7 @@ from typing import Literal
 
 from pydantic import Field
 
+from parallelsearch.config.names import DottedName
 from parallelsearch.config.section import Section
 
 INDEX_KINDS = Literal["flat", "flat_fp16", "flat_int8", "ivf_flat", "ivf_pq", "hnsw"]
@@ -31,7 +32,7 @@ class HybridConfig(Section):
 class RerankerConfig(Section):
     """A cross-encoder that puts the first passages of an index in a new order."""
 
-    model: str = Field(description="Name of a declaration in config/rerankers/.")
+    model: DottedName = Field(description="Name of a declaration in config/rerankers/.")
     candidates: int = Field(
         50, ge=1, description="Passages of the index that it scores for each query; no others are found."
     )
@@ -51,6 +52,6 @@ class IndexConfig(Section):
 class EmbedConfig(Section):
     """How passages are turned into vectors."""
 
-    encoder: str = Field("multilingual-e5-small", description="Name of a declaration in config/encoders/.")
+    encoder: DottedName = Field("multilingual-e5-small", description="Name of a declaration in config/encoders/.")
     shards: int = Field(1, ge=1, description="Number of shards that are encoded as separate jobs.")
     tokens_per_batch: int = Field(8192, ge=64, description="Size of a batch in tokens, padding included.")

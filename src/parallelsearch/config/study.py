@@ -8,7 +8,9 @@ from pydantic import Field, model_validator
 
 from parallelsearch.config.agent import AgentConfig
 from parallelsearch.config.data import CorpusConfig, DatasetConfig, GeoWorldConfig
+from parallelsearch.config.environments import EnvironmentsConfig
 from parallelsearch.config.evaluation import EvaluationConfig, TrackingConfig
+from parallelsearch.config.names import DottedName, Name, PlainPath
 from parallelsearch.config.policy import PolicyConfig, WarmStartConfig
 from parallelsearch.config.retrieval import EmbedConfig, IndexConfig
 from parallelsearch.config.reward import RewardConfig
@@ -21,7 +23,7 @@ WARM_START = "warm-start"  # the name under which the untrained (warm-started) p
 class ArmConfig(Section):
     """One reward arm, complete: what the overlay in config/arms/ says, over the study's own sections."""
 
-    name: str
+    name: DottedName
     description: str = ""
     agent: AgentConfig
     reward: RewardConfig
@@ -60,16 +62,16 @@ class ArmOverride(Section):
 class StudyConfig(Section):
     """A whole study."""
 
-    results: str = Field("results", description="Folder of all outputs.")
+    results: PlainPath = Field("results", description="Folder of all outputs.")
     seeds: list[int] = Field([0], min_length=1, description="Seeds; each arm is trained once for each.")
-    arms: list[str] = Field(min_length=1, description="Names of overlays in config/arms/.")
+    arms: list[DottedName] = Field(min_length=1, description="Names of overlays in config/arms/.")
     arm_overrides: dict[str, ArmOverride] = Field(
         default_factory=dict, description="Arm -> what this study, and no other, changes in it (a published rate, say)."
     )
     baseline: str = Field("search-r1", description="Arm the others are compared with.")
     geoworld: GeoWorldConfig = GeoWorldConfig()
-    corpora: dict[str, CorpusConfig]
-    datasets: dict[str, DatasetConfig]
+    corpora: dict[Name, CorpusConfig]
+    datasets: dict[Name, DatasetConfig]
     embed: EmbedConfig = EmbedConfig()
     index: IndexConfig = IndexConfig()
     agent: AgentConfig = AgentConfig()
@@ -79,6 +81,7 @@ class StudyConfig(Section):
     training: TrainingConfig = TrainingConfig()
     evaluation: EvaluationConfig = EvaluationConfig()
     tracking: TrackingConfig = TrackingConfig()
+    environments: EnvironmentsConfig = EnvironmentsConfig()
 
     @model_validator(mode="after")
     def _names_exist(self) -> StudyConfig:

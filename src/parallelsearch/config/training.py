@@ -6,6 +6,7 @@ from typing import Literal
 
 from pydantic import Field, model_validator
 
+from parallelsearch.config.names import DottedName
 from parallelsearch.config.section import Section
 from parallelsearch.config.server import ServerConfig
 
@@ -47,7 +48,9 @@ class GuardConfig(Section):
 class SimulatorConfig(Section):
     """A language model in the place of the search engine while an arm is trained (ZeroSearch, arXiv 2505.04588)."""
 
-    policy: str | None = Field(None, description="Name in config/policies of the model that is served beside the job.")
+    policy: DottedName | None = Field(
+        None, description="Name in config/policies of the model that is served beside the job."
+    )
     server: ServerConfig | None = Field(None, description="A model that vLLM serves elsewhere; either this or policy.")
     p_start: float = Field(0.0, ge=0, le=1, description="Share of useless searches at the start of the training.")
     p_end: float = Field(0.5, ge=0, le=1, description="Share of useless searches at its end.")

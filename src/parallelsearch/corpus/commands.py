@@ -21,10 +21,13 @@ def build(
     out_dir: Path = typer.Argument(help="Folder for passages.parquet and manifest.json."),
     licence: str = typer.Option("unknown", help="Licence of the text, written to the manifest."),
     workers: int = typer.Option(1, min=1, help="Processes that strip the markup of a dump."),
+    sha256: str = typer.Option("", help="Checksum that FILE has to have; default: the one in FILE.sha256, if any."),
 ) -> None:
     """Write the passages of FILE to OUT_DIR/passages.parquet."""
     from parallelsearch.corpus.passages import build_corpus
+    from parallelsearch.downloads import require_recorded
 
+    require_recorded(file, sha256 or None)
     manifest = build_corpus(source, file, out_dir, licence, workers)
     typer.echo(f"{out_dir}: {manifest['rows']} passages, {manifest['words_per_passage']} words each on average")
     dropped = ", ".join(f"{count} {reason}" for reason, count in manifest["records_dropped"].items())

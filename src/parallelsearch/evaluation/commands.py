@@ -10,6 +10,7 @@ import typer
 from parallelsearch.config import AgentConfig, EvaluationConfig, RewardConfig, Section
 from parallelsearch.config_files import from_json
 from parallelsearch.records import Episode, Question, Structure, Turn
+from parallelsearch.visible import visible
 
 app = typer.Typer(no_args_is_help=True)
 
@@ -139,13 +140,13 @@ def ask(
     sampling = Sampling(temperature, seed=seed if temperature > 0 else None)
     episode = asyncio.run(answer(asked, opened, retriever, agent, sampling, on_turn=_print_turn))
     opened.close()
-    typer.echo(_outcome(episode))
+    typer.echo(visible(_outcome(episode)))
 
 
 def _print_turn(turn: Turn) -> None:
-    typer.secho(turn.text.strip(), fg="cyan")
+    typer.secho(visible(turn.text.strip()), fg="cyan")  # a model or a passage must not steer the terminal
     if turn.observation:
-        typer.echo(turn.observation.strip())
+        typer.echo(visible(turn.observation.strip()))
         typer.secho(
             f"[{len(turn.sub_queries)} sub-queries in one search, {turn.search_seconds:.3f} s;"
             f" generation {turn.generate_seconds:.3f} s]",

@@ -42,12 +42,13 @@ def import_questions(
 ) -> None:
     """Writes the questions of FILE to OUT and prints their number, in all and by structure."""
     from parallelsearch.config_files import from_json
+    from parallelsearch.downloads import require_recorded
     from parallelsearch.files import sha256
     from parallelsearch.questions.sizes import WantedSizes, check_sizes
     from parallelsearch.questions.store import Provenance, counts_by_structure, write_questions
 
     wanted = from_json(WantedSizes, expect, "questions import --expect")
-
+    require_recorded(file, wanted.sha256)
     reading = read_file(
         dataset, file, split=split, limit=limit, skip=skip or (), answers=answers, structures=structures
     )

@@ -14,10 +14,11 @@ from parallelsearch.records import Question, Structure
 
 
 class WantedSizes(Section):
-    """Numbers of questions; what is not named is not checked."""
+    """Numbers of questions, and the file's checksum; what is not named is not checked."""
 
     questions: int | None = None
     structures: dict[Structure, int] = Field(default_factory=dict)
+    sha256: str | None = None
 
 
 def check_sizes(questions: Sequence[Question], wanted: WantedSizes, file: Path) -> None:

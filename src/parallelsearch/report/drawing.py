@@ -13,6 +13,7 @@ import numpy as np
 import pandas as pd
 
 from parallelsearch.files import replacing
+from parallelsearch.report.table import csv_cell
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -30,6 +31,7 @@ _METADATA: dict[str, dict[str, Any]] = {
 _STYLE: Any = {
     "font.size": 9,
     "font.family": "DejaVu Sans",
+    "text.parse_math": False,  # a $ in a name is a $
     "axes.spines.top": False,
     "axes.spines.right": False,
     "axes.grid": True,
@@ -74,7 +76,7 @@ def write_drawing(drawing: Drawing, stem: Path) -> list[Path]:
         with replacing(path) as partial:
             partial.write_bytes(rendered(drawing, path.suffix[1:]))
     with replacing(paths[-1]) as partial:
-        drawing.data.to_csv(partial, index=False, lineterminator="\n")
+        drawing.data.map(csv_cell).to_csv(partial, index=False, lineterminator="\n")
     return paths
 
 

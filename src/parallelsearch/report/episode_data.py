@@ -11,6 +11,7 @@ from typing import Any
 
 from parallelsearch.evaluation.episodes import read_rows
 from parallelsearch.report.study import Study
+from parallelsearch.visible import visible
 
 MOST_EPISODES = 10_000
 QuestionKey = tuple[str, str, str]  # data set, split, question id
@@ -43,9 +44,18 @@ def episode_data(study: Study, keep: Iterable[QuestionKey] = (), most: int = MOS
         rows.append((row, _episode(row, numbers[question])))
     rows.sort(key=lambda pair: (pair[1]["question"], study.arms.index(pair[0]["arm"]), pair[0]["seed"]))
     keys = [(row["arm"], row["seed"], row["dataset"], row["split"], row["qid"]) for row, _ in rows]
-    content = {"questions": questions, "episodes": [episode for _, episode in rows]}
+    content = _visible({"questions": questions, "episodes": [episode for _, episode in rows]})
     packed = gzip.compress(json.dumps(content, ensure_ascii=False, separators=(",", ":")).encode(), mtime=0)
     return EpisodeData(base64.b64encode(packed).decode(), {key: place for place, key in enumerate(keys)}, left_out)
+
+
+def _visible(value: Any) -> Any:
+    """`value` with every text in it as the page shows it."""
+    if isinstance(value, str):
+        return visible(value)
+    if isinstance(value, dict):
+        return {key: _visible(inner) for key, inner in value.items()}
+    return [_visible(inner) for inner in value] if isinstance(value, list) else value
 
 
 def _rows(study: Study) -> Iterator[dict[str, Any]]:

@@ -1,12 +1,15 @@
 """The report: one HTML file with tables, figures (embedded SVG), a question answered both ways, and all episodes.
 
 Everything that a model or a corpus wrote is escaped by the template engine, or lies in the compressed data that the
-page's script turns into text nodes. The page needs no network, no other file.
+page's script turns into text nodes; controls of terminals and of writing direction are written out. Beside that the
+page's own policy (Content-Security-Policy) lets no script run but its own, and nothing be loaded. The page needs no
+network, no other file.
 """
 
 from __future__ import annotations
 
 import base64
+import hashlib
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -23,6 +26,7 @@ from parallelsearch.report.episode_data import episode_data
 from parallelsearch.report.published import PUBLISHED_DIR, read_all_published
 from parallelsearch.report.study import Study, describe
 from parallelsearch.report.table import Table
+from parallelsearch.visible import visible
 
 TEMPLATE = "page.html"
 
@@ -32,6 +36,7 @@ def render(study: Study, published: Path = PUBLISHED_DIR) -> str:
     environment = jinja2.Environment(
         loader=jinja2.PackageLoader("parallelsearch.report", "."),
         autoescape=True,
+        finalize=_shown,
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
@@ -39,9 +44,11 @@ def render(study: Study, published: Path = PUBLISHED_DIR) -> str:
     shown_tables, shown_drawings = _tables(study, published), _drawings(study)
     contrast = examples.contrast(study)
     episodes = episode_data(study, keep=[contrast.parallel.key[2:]] if contrast else [])
+    script = _own_text("page.js")
     return environment.get_template(TEMPLATE).render(
         style=_own_text("page.css"),
-        script=_own_text("page.js"),
+        script=script,
+        script_sha256=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode("ascii"),
         version=__version__,
         study=study,
         summary=_summary(study),
@@ -118,6 +125,11 @@ def _choices(study: Study) -> list[tuple[str, str, list[str]]]:
 
 def _embedded(drawing: Drawing) -> str:
     return "data:image/svg+xml;base64," + base64.b64encode(rendered(drawing, "svg")).decode("ascii")
+
+
+def _shown(value: Any) -> Any:
+    """What the template prints of a value; the engine escapes it after that."""
+    return visible(value) if isinstance(value, str) and not isinstance(value, Markup) else value
 
 
 def _own_text(name: str) -> Any:

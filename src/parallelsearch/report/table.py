@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import Any
 import pandas as pd
 
 from parallelsearch.files import replacing, write_text
+from parallelsearch.visible import visible
 
 EXTENSIONS = ("csv", "md", "tex")
 NO_VALUE = "–"
@@ -25,6 +27,10 @@ _LATEX = {
     "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "<": r"\textless{}", ">": r"\textgreater{}", "–": "--",
 }  # fmt: skip
 _LATEX_CHARACTERS = str.maketrans(_LATEX)
+_MARKUP = re.compile(
+    r"\||`|<(?=[A-Za-z/!?])|(?<=\])[(\[]"
+)  # columns, code, HTML, links: Markdown makes something of them
+_FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n")  # a spreadsheet computes a cell that begins so
 
 
 @dataclass(frozen=True)
@@ -79,18 +85,19 @@ def write_table(table: Table, stem: Path) -> list[Path]:
     """Writes `stem`.csv, .md and .tex; returns their paths."""
     paths = [Path(f"{stem}.{extension}") for extension in EXTENSIONS]
     with replacing(paths[0]) as partial:
-        table.frame.to_csv(partial, index=False, lineterminator="\n")
+        plain = table.frame.map(csv_cell).rename(columns=csv_cell)
+        plain.to_csv(partial, index=False, lineterminator="\n")
     write_text(paths[1], markdown(table))
     write_text(paths[2], latex(table))
     return paths
 
 
 def markdown(table: Table) -> str:
-    """A GitHub-flavoured Markdown table; `|` in a cell is escaped."""
+    """A GitHub-flavoured Markdown table; what Markdown or HTML would make something of is escaped in a cell."""
     rules = ["---:" if numeric else "---" for numeric in table.numeric()]
     lines = [_markdown_row(table.header), _markdown_row(rules), *map(_markdown_row, table.cells())]
-    notes = [f"- {note}" for note in table.notes]
-    return "\n".join([f"**{table.title}**", "", *lines, *([""] if notes else []), *notes]) + "\n"
+    notes = [f"- {_markdown_text(note)}" for note in table.notes]
+    return "\n".join([f"**{_markdown_text(table.title)}**", "", *lines, *([""] if notes else []), *notes]) + "\n"
 
 
 def latex(table: Table) -> str:
@@ -116,8 +123,16 @@ def latex(table: Table) -> str:
 
 
 def escaped(text: str) -> str:
-    """Text for LaTeX, its special characters escaped."""
-    return text.translate(_LATEX_CHARACTERS)
+    """Text for LaTeX on one line: special characters escaped, characters that steer a reader written out."""
+    return _one_line(text).translate(_LATEX_CHARACTERS)
+
+
+def csv_cell(value: Any) -> Any:
+    """A cell of a CSV file: text that a spreadsheet would compute gets an apostrophe before it, numbers stay."""
+    if not isinstance(value, str):
+        return value
+    text = visible(value)
+    return f"'{text}" if text.startswith(_FORMULA) else text
 
 
 def rounded(value: Any, decimals: int) -> str:
@@ -136,8 +151,17 @@ def _decimals(name: str) -> int:
 
 
 def _markdown_row(cells: Sequence[str]) -> str:
-    return "| " + " | ".join(cell.replace("|", r"\|").replace("\n", " ") for cell in cells) + " |"
+    return "| " + " | ".join(map(_markdown_text, cells)) + " |"
+
+
+def _markdown_text(text: str) -> str:
+    return _MARKUP.sub(lambda found: "&lt;" if found.group() == "<" else f"\\{found.group()}", _one_line(text))
+
+
+def _one_line(text: str) -> str:
+    return " ".join(visible(text).split())
 
 
 def _latex_row(cells: Sequence[str]) -> str:
-    return " & ".join(map(escaped, cells)) + r" \\"
+    row = " & ".join(map(escaped, cells)) + r" \\"
+    return f"{{}}{row}" if row.startswith(("[", "*")) else row  # which the \\ of the row before would take for its own

@@ -151,6 +151,15 @@ def plan(
     )
 
 
+@index.command("verify")
+def verify(index_dir: Path = typer.Argument(help="Folder of an index.")) -> None:
+    """Compare every file of an index, its corpus and its encoder with its recorded checksum, whatever its size."""
+    from parallelsearch.retrieval.indexes.verify import verify_index
+
+    for path in verify_index(index_dir):
+        typer.echo(f"{path}: as it was written")
+
+
 def _duration(seconds: float) -> str:
     """'12 s', '3.4 min' or '5.6 h'."""
     if seconds < 60:
@@ -161,7 +170,7 @@ def _duration(seconds: float) -> str:
 @retriever.command("serve")
 def serve_index(
     index_dir: Path = typer.Option(..., "--index", help="Folder written by `index build`."),
-    host: str = typer.Option("127.0.0.1", help="Address to listen on; 0.0.0.0 admits other machines."),
+    host: str = typer.Option("127.0.0.1", help="Address to listen on; 0.0.0.0 admits other machines, with the token."),
     port: int = typer.Option(8000, help="Port; 0 takes a free one.", min=0, max=65535),
     ready_file: Path | None = typer.Option(None, help="File that gets host and port once searches are answered."),
     top_k: int = typer.Option(3, help="Passages for a request without topk.", min=1),
@@ -169,9 +178,12 @@ def serve_index(
     workers: int = typer.Option(1, help="Processes that answer; they share the index files in memory.", min=1),
     max_waiting: int = typer.Option(2048, help="Queries in hand at once, in each worker; more are sent away.", min=1),
     cached_queries: int = typer.Option(20_000, help="Answers that are kept; 0: none.", min=0),
+    no_token: bool = typer.Option(False, "--no-token", help="Admit whoever reaches HOST from another machine."),
 ) -> None:
     """Answer searches over HTTP until stopped. A token is asked for when PARALLELSEARCH_RETRIEVER_TOKEN is set."""
     from parallelsearch.retrieval.serving.server import ServerSettings, serve
 
     settings = ServerSettings(index_dir, top_k, device or None, max_waiting, cached_queries)
-    serve(settings, host, port, workers, ready_file, announce=lambda line: typer.echo(line, err=True))
+    serve(
+        settings, host, port, workers, ready_file, announce=lambda line: typer.echo(line, err=True), everybody=no_token
+    )

@@ -13,4 +13,4 @@ PROMPT = (
 
 async def chain_of_thought(episode: PromptedEpisode) -> str | None:
     """One generation."""
-    return concluded_answer(await episode.generate(PROMPT.format(question=episode.question.text)))
+    return concluded_answer(await episode.generate(PROMPT.format(question=episode.asked)))

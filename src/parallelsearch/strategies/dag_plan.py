@@ -22,6 +22,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+from parallelsearch.agent.protocol import inert
 from parallelsearch.records import Action, StopReason, Turn
 from parallelsearch.strategies.plan import Plan, PlanFault, parse_plan
 from parallelsearch.strategies.prompted import EpisodeEnded, PromptedEpisode
@@ -44,7 +45,7 @@ ANSWERING = (
 
 async def dag_plan(episode: PromptedEpisode) -> str | None:
     """The plan, its look-ups as soon as each is ready, the answer."""
-    agent, question = episode.agent, episode.question.text
+    agent, question = episode.agent, episode.asked
     reply = await episode.generate(PLANNING.format(size=agent.max_plan_questions, question=question), kind=Action.STEP)
     try:
         plan = parse_plan(reply, agent.max_plan_questions, agent.max_search_turns)
@@ -114,7 +115,7 @@ class _PlanRun:
     async def _answer(self, number: int, found: asyncio.Task[tuple[int, dict[int, str]]]) -> int:
         """Answers one sub-question from the search that looked it up, and returns its number."""
         search, passages = await found
-        message = READING.format(passages=passages[number], question=self.asked[number])
+        message = READING.format(passages=passages[number], question=inert(self.asked[number]))
         turn = await self._episode.ask(message, self._order[number])
         self._keep(search, number, replace(turn, action=Action.STEP))
         answer = short_answer(turn.text)

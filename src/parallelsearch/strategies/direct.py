@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from parallelsearch.agent.protocol import inert
 from parallelsearch.records import Question
 from parallelsearch.strategies.prompted import PromptedEpisode
 from parallelsearch.strategies.reading import short_answer
@@ -11,7 +12,7 @@ PROMPT = "Answer the question. Give only the answer, in a few words, without any
 
 def message(question: Question) -> str:
     """The user message; supervised training on answers asks with the same one."""
-    return PROMPT.format(question=question.text)
+    return PROMPT.format(question=inert(question.text))
 
 
 async def direct(episode: PromptedEpisode) -> str | None:

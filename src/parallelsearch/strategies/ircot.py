@@ -24,7 +24,7 @@ async def ircot(episode: PromptedEpisode) -> str | None:
         reply = await episode.generate(
             PROMPT.format(
                 passages=episode.passage_text,
-                question=episode.question.text,
+                question=episode.asked,
                 thoughts=" ".join(thoughts) or "none",
             )
         )

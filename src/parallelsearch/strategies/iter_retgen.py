@@ -17,5 +17,5 @@ async def iter_retgen(episode: PromptedEpisode) -> str | None:
     for _ in range(episode.agent.max_search_turns):
         episode.passages.clear()
         await episode.look_up(f"{episode.question.text} {reply}".strip())
-        reply = await episode.generate(PROMPT.format(passages=episode.passage_text, question=episode.question.text))
+        reply = await episode.generate(PROMPT.format(passages=episode.passage_text, question=episode.asked))
     return concluded_answer(reply)

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 from parallelsearch.agent.engine import Engine, Sampling
 from parallelsearch.agent.observation import documents, passages_within
 from parallelsearch.agent.prompts import chat_prompt
+from parallelsearch.agent.protocol import inert
 from parallelsearch.agent.steps import failure_sentence, generate, generation_text, search
 from parallelsearch.config import AgentConfig
 from parallelsearch.records import Action, Episode, Question, StopReason, SubQuery, Turn
@@ -147,6 +148,11 @@ class PromptedEpisode:
         """Puts turns made by `ask` and `find` into the episode; whoever made them has called `on_turn`."""
         self._close()
         self._turns += turns
+
+    @property
+    def asked(self) -> str:
+        """The question as it stands in a prompt: without tags and control tokens."""
+        return inert(self.question.text)
 
     @property
     def searches(self) -> int:

@@ -14,5 +14,5 @@ PROMPT = (
 async def rag(episode: PromptedEpisode) -> str | None:
     """One search and one generation."""
     await episode.look_up(episode.question.text)
-    message = PROMPT.format(passages=episode.passage_text, question=episode.question.text)
+    message = PROMPT.format(passages=episode.passage_text, question=episode.asked)
     return short_answer(await episode.generate(message))

@@ -62,7 +62,7 @@ async def search_o1(episode: PromptedEpisode) -> str | None:
     agent, question = episode.agent, episode.question
     single = question.structure is Structure.SINGLE
     limit = min(agent.max_search_turns, agent.max_single_hop_search_turns) if single else agent.max_search_turns
-    message = REASONING.format(searches=limit, example=_SINGLE_HOP if single else _MULTI_HOP, question=question.text)
+    message = REASONING.format(searches=limit, example=_SINGLE_HOP if single else _MULTI_HOP, question=episode.asked)
     reasoning = ""
     searched: set[str] = set()
     for _ in range(agent.max_reasoning_turns):

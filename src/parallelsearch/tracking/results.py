@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from parallelsearch.config import WARM_START
+from parallelsearch.config.names import is_dotted_name
 from parallelsearch.errors import DataError
 from parallelsearch.evaluation.episodes import read_provenance
 from parallelsearch.evaluation.training_runs import TrainingRun, read_run
@@ -72,6 +73,12 @@ def find(root: Path) -> list[ArmResult]:
     """The records of a results folder, by arm and seed. Reads train/, warm_start/ and eval/, nothing else."""
     root = Path(root)
     training: dict[tuple[str, int], TrainingRun] = {}
+    for folder in _seed_folders(root, "train/*/*") + _seed_folders(root, "eval/*/*"):
+        if not is_dotted_name(folder.parent.name):
+            raise DataError(
+                f"{folder.parent} is no folder of an arm: its name has other characters than letters, digits and"
+                " _ + - . ; rename it, or move it out of the results."
+            )
     for folder in _seed_folders(root, "train/*/*") + _seed_folders(root, "warm_start/*"):
         if (folder / "config.yaml").is_file():
             run = read_run(folder)

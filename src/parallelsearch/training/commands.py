@@ -112,13 +112,27 @@ def serve(
     device: Annotated[str, typer.Option(help="cpu or cuda.")] = "cpu",
     rows: Annotated[int, typer.Option(min=1, help="Requests that are decoded together.")] = 128,
     ready_file: Annotated[Path | None, typer.Option(help="JSON file that gets the URL when it answers.")] = None,
+    no_token: Annotated[bool, typer.Option("--no-token", help="Admit whoever reaches HOST from elsewhere.")] = False,
 ) -> None:
-    """Serves a policy as an OpenAI-compatible server (completions and chat) until it is stopped."""
+    """Serves a policy as an OpenAI-compatible server (completions and chat) until it is stopped.
+
+    A token is asked for when PARALLELSEARCH_POLICY_TOKEN is set.
+    """
     from parallelsearch.agent.policy_server import serve_policy
     from parallelsearch.training.policy import local_policy
 
     folder = Path(local_policy(policy))
-    serve_policy(folder, name, host, port, device=device, max_rows=rows, ready_file=ready_file, announce=typer.echo)
+    serve_policy(
+        folder,
+        name,
+        host,
+        port,
+        device=device,
+        max_rows=rows,
+        ready_file=ready_file,
+        announce=typer.echo,
+        everybody=no_token,
+    )
 
 
 def _inputs(policy: str, index: Path, questions: list[Path]) -> dict[str, str]:

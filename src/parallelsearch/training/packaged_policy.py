@@ -10,7 +10,8 @@ from pydantic import Field
 
 from parallelsearch.config import Section
 from parallelsearch.config_files import CONFIG_DIR, declaration_file, read_yaml, validated
-from parallelsearch.files import MANIFEST, replacing, sha256, write_json
+from parallelsearch.files import MANIFEST, replacing, write_json
+from parallelsearch.model_folder import SAFE, SAFE_TOKENIZER, file_checksums
 from parallelsearch.packages import packaged_file
 from parallelsearch.training.policy import save_policy
 
@@ -53,7 +54,7 @@ def export_packaged_policy(name: str, out_dir: Path, config_dir: Path = CONFIG_D
             "name": name,
             **declaration.model_dump(include={"model", "package", "version", "licence"}),
             "parameters": model.num_parameters(),
-            "files": {part: sha256(folder / part) for part in ("config.json", "tokenizer.json", "model.safetensors")},
+            "files": file_checksums(folder),
         }
         write_json(folder / MANIFEST, manifest)
     return manifest
@@ -68,8 +69,8 @@ def _read_gguf(path: Path) -> tuple[PreTrainedModel, Any]:
     disable_progress_bar()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        tokenizer = AutoTokenizer.from_pretrained(path.parent, gguf_file=path.name)
-        read: Any = AutoModelForCausalLM.from_pretrained(path.parent, gguf_file=path.name, dtype=torch.float32)
+        tokenizer = AutoTokenizer.from_pretrained(path.parent, gguf_file=path.name, **SAFE_TOKENIZER)
+        read: Any = AutoModelForCausalLM.from_pretrained(path.parent, gguf_file=path.name, dtype=torch.float32, **SAFE)
     settings = read.config.to_dict()
     for key in ("quantization_config", "_name_or_path", "model_type", "transformers_version", "architectures", "dtype"):
         settings.pop(key, None)

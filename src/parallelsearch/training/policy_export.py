@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from parallelsearch.errors import TrainingError
 from parallelsearch.files import replacing
+from parallelsearch.model_folder import SAFE, SAFE_TOKENIZER
+from parallelsearch.training.tensor_file import load_tensors
 
 if TYPE_CHECKING:
     import torch
@@ -31,14 +33,16 @@ def export_policy(actor: Path, target: Path) -> None:
     if not list(source.glob("*.safetensors")):
         raise TrainingError(f"{source} holds no weights; delete the run's checkpoints and train again.")
     with replacing(target) as partial:
-        model = AutoModelForCausalLM.from_pretrained(source, dtype=torch.float32)
+        model = AutoModelForCausalLM.from_pretrained(source, dtype=torch.float32, **SAFE)
         if not all(torch.isfinite(tensor).all() for tensor in model.parameters()):
             raise TrainingError(f"{source} has weights that are not finite numbers; the training diverged.")
         model.save_pretrained(partial)
-        AutoTokenizer.from_pretrained(source).save_pretrained(partial)
+        AutoTokenizer.from_pretrained(source, **SAFE_TOKENIZER).save_pretrained(partial)
         del model
-        token_ids = [AutoTokenizer.from_pretrained(folder).encode(PROMPT) for folder in (source, partial)]
-        written = _logits(AutoModelForCausalLM.from_pretrained(partial, dtype=torch.float32), token_ids[1])
+        token_ids = [
+            AutoTokenizer.from_pretrained(folder, **SAFE_TOKENIZER).encode(PROMPT) for folder in (source, partial)
+        ]
+        written = _logits(AutoModelForCausalLM.from_pretrained(partial, dtype=torch.float32, **SAFE), token_ids[1])
         own = _logits(_own_model(actor), token_ids[0])
         difference = float((written - own).abs().max()) if written.shape == own.shape else float("inf")
         if token_ids[0] != token_ids[1] or not difference <= TOLERANCE * max(1.0, float(own.abs().max())):
@@ -61,7 +65,7 @@ def _own_model(actor: Path) -> Any:
     import torch
     from transformers import AutoModelForCausalLM
 
-    model = AutoModelForCausalLM.from_pretrained(actor / "huggingface", dtype=torch.float32)
+    model = AutoModelForCausalLM.from_pretrained(actor / "huggingface", dtype=torch.float32, **SAFE)
     state = {name: tensor.to(torch.float32) for name, tensor in merged_shards(actor).items()}
     unknown = model.load_state_dict(state, strict=False).unexpected_keys
     missing = {name for name, _ in model.named_parameters()} - set(state)  # of tied parameters one name is listed
@@ -74,14 +78,17 @@ def _own_model(actor: Path) -> Any:
 
 
 def merged_shards(actor: Path) -> dict[str, torch.Tensor]:
-    """The whole tensors of a checkpoint of an FSDP job, each joined from its ranks' parts."""
+    """The whole tensors of a checkpoint of an FSDP job, each joined from its ranks' parts.
+
+    Of a shard's pickle only tensors are admitted; a TrainingError names one that holds anything else.
+    """
     import torch
     from torch.distributed.tensor import DTensor
 
     ranks = sorted(actor.glob("model_world_size_*_rank_*.pt"), key=lambda path: int(re.findall(r"\d+", path.name)[-1]))
     if not ranks:
         raise TrainingError(f"{actor} holds no shards of weights; delete the run's checkpoints and train again.")
-    parts = [torch.load(path, map_location="cpu", weights_only=False) for path in ranks]
+    parts = [load_tensors(path, "delete the run's checkpoints and train again") for path in ranks]
     merged = {}
     for name, first in parts[0].items():
         if not isinstance(first, DTensor):

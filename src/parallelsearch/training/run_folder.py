@@ -14,6 +14,7 @@ import yaml
 
 from parallelsearch.errors import DataError
 from parallelsearch.files import read_json, write_json, write_text
+from parallelsearch.model_folder import file_checksums, require_unchanged
 
 VERSIONED = ("verl", "torch", "transformers", "ray", "faiss-cpu", "parallelsearch")
 
@@ -69,18 +70,20 @@ def _free_name(folder: Path, suffix: str) -> Path:
 
 
 def finish_run(folder: Path, config: Mapping[str, Any], inputs: Mapping[str, str], **facts: Any) -> None:
-    """Writes done.json, the mark of a complete run."""
+    """Writes done.json, the mark of a complete run, with the checksums of its policy's files."""
     versions = {"python": platform.python_version()}
     for package in VERSIONED:
         versions[package] = metadata.version(package)
     done = {**facts, "policy": "policy", "config_sha256": config_sha256(config), "inputs": dict(inputs)}
-    write_json(folder / "done.json", {**done, "versions": versions})
+    checksums = file_checksums(folder / "policy")
+    write_json(folder / "done.json", {**done, "versions": versions, "policy_files": checksums})
 
 
 def policy_folder(run: Path) -> Path:
-    """The policy of a complete run; a run without done.json, or without its policy, is refused."""
+    """The policy of a complete run; a run without done.json, or without its policy as it was written, is refused."""
     done = read_json(run / "done.json")
     folder = run / done["policy"]
     if not (folder / "config.json").exists():
         raise DataError(f"{run / 'done.json'} names the policy {folder}, which is missing; train the arm again.")
+    require_unchanged(folder, done.get("policy_files", {}), run / "done.json", "train the arm again")
     return folder

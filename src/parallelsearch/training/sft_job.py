@@ -64,7 +64,7 @@ def train_on_answers(
     """Supervised training on question and answer, without reasoning or retrieval; returns the last metrics."""
     from transformers import AutoTokenizer
 
-    tokenizer = AutoTokenizer.from_pretrained(policy)
+    tokenizer = AutoTokenizer.from_pretrained(policy, trust_remote_code=False)
     rows = answer_rows(in_drawn_order(questions, seed), tokenizer, arm.agent)
     return train_on_rows(folder, arm, policy, rows, {}, on_step)
 

@@ -7,6 +7,7 @@ the right are veRL 0.9.1's; the paper's values live in config/paper.yaml.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -50,6 +51,8 @@ def overrides(arm: ArmConfig, files: JobFiles, seed: int) -> list[str]:
     if training.algorithm == "ppo":
         settings |= _critic(training, files.policy)
     settings |= _cpu(training) if training.device == "cpu" else _cuda(training)
+    if training.nodes == 1:
+        settings["+ray_kwargs.ray_init.address"] = "local"  # never another Ray that runs on the node
     return [f"{key}={hydra_value(value)}" for key, value in settings.items()]
 
 
@@ -266,12 +269,16 @@ def per_rank(training: TrainingConfig) -> int:
 
 
 def hydra_value(value: Any) -> str:
-    """`value` as the right side of a Hydra override."""
+    r"""`value` as the right side of a Hydra override. Text comes out as it is: ${oc.env:NAME} is not looked up.
+
+    OmegaConf leaves `\${` alone, and halves the backslashes before it; Hydra halves those before a quote.
+    """
     if value == FP32:
         return FP32
     if isinstance(value, bool | list):
         return json.dumps(value)
     if isinstance(value, int | float):
         return str(value)
-    text = str(value)
-    return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
+    text = re.sub(r"(\\*)\$\{", lambda found: f"{found[1] * 2}\\${{", str(value))
+    text = re.sub(r"(\\*)(?:'|\Z)", lambda found: found[1] * 2 + ("\\'" if found[0].endswith("'") else ""), text)
+    return f"'{text}'"

@@ -10,6 +10,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
+import secrets
 import shutil
 import subprocess
 import sys
@@ -28,6 +29,7 @@ from parallelsearch.files import MANIFEST, read_json, replacing, write_json, wri
 from parallelsearch.records import Question
 from parallelsearch.retrieval.indexes.parts import open_corpus
 from parallelsearch.rewards.stepsearch import passage_text
+from parallelsearch.secret import POLICY_TOKEN_VARIABLE
 from parallelsearch.training.checkpoints import Checkpoints
 from parallelsearch.training.child_process import log_tail, running_child
 from parallelsearch.training.failed_run import LAST_GOOD, end_run
@@ -170,7 +172,9 @@ def _write_loop_settings(
 ) -> None:
     simulator = arm.training.simulator
     if simulator and simulator_url:
-        server = ServerConfig(url=simulator_url, model=str(simulator.policy), timeout=600)
+        server = ServerConfig(
+            url=simulator_url, model=str(simulator.policy), timeout=600, key_variable=POLICY_TOKEN_VARIABLE
+        )
         simulator = simulator.model_copy(update={"policy": None, "server": server})
     settings = folder / "data" / "loop.json"
     write_json(
@@ -228,6 +232,9 @@ def job_environment(arm: ArmConfig, metrics_file: Path) -> dict[str, str]:
     environment.pop("PYTHONDONTWRITEBYTECODE", None)  # or each of the job's ten processes compiles all of veRL anew
     if arm.training.nodes == 1:
         environment["RAY_ADDRESS"] = "local"  # or the job would join any other Ray cluster that runs on this machine
+    if environment.get("RAY_ADDRESS", "local") == "local":  # this job's own Ray: nobody else on the node may give it work
+        environment.setdefault("RAY_AUTH_MODE", "token")
+        environment.setdefault("RAY_AUTH_TOKEN", secrets.token_hex(32))
     return environment
 
 

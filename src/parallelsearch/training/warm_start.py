@@ -21,6 +21,7 @@ from parallelsearch.training.demonstrations import demonstrations
 from parallelsearch.training.policy import build_policy, save_policy, train_tokenizer
 from parallelsearch.training.run_folder import MetricsLog
 from parallelsearch.training.supervised import SupervisedSteps, gradient_threads, rate_of
+from parallelsearch.training.tensor_file import load_tensors
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -82,11 +83,9 @@ def _save(checkpoint: Path, steps: SupervisedSteps, step: int) -> None:
 
 def _resume(checkpoint: Path, steps: SupervisedSteps) -> int:
     """Takes over a checkpoint where there is one; returns its step, else 0."""
-    import torch
-
     if not checkpoint.exists():
         return 0
-    state = torch.load(checkpoint, weights_only=True)
+    state = load_tensors(checkpoint, "delete it: the warm start then begins anew")
     steps.model.load_state_dict(state["model"])
     for optimiser, saved in zip(steps.optimisers, state["optimisers"], strict=True):
         optimiser.load_state_dict(saved)

@@ -8,6 +8,7 @@ from typing import Any
 from parallelsearch.config_files import CONFIG_DIR
 from parallelsearch.errors import DataError, MismatchError
 from parallelsearch.files import MANIFEST, read_json, replacing, sha256, write_json
+from parallelsearch.model_folder import SAFE, SAFE_TOKENIZER
 from parallelsearch.packages import packaged_file
 from parallelsearch.retrieval.encoding.declaration import EncoderDeclaration, load_declaration
 from parallelsearch.retrieval.encoding.openvino_model import GRAPH, GRAPH_WEIGHTS, write_graph
@@ -117,7 +118,7 @@ def _export_package(name: str, declaration: EncoderDeclaration, folder: Path) ->
 def _export_hub(name: str, declaration: EncoderDeclaration, folder: Path) -> None:
     try:
         _save(declaration.model, declaration.revision, folder)
-    except OSError as error:
+    except (OSError, ValueError) as error:  # not there, no safetensors, or code of its own
         reason = str(error).splitlines()[0]
         raise DataError(
             f"encoder '{name}': {declaration.model} (revision {declaration.revision or 'newest'}) is neither in the"
@@ -129,5 +130,5 @@ def _save(source: str, revision: str | None, folder: Path) -> None:
     """A model and its tokenizer, of the hub or of a folder, as this project keeps them."""
     from transformers import AutoModel, AutoTokenizer
 
-    AutoModel.from_pretrained(source, revision=revision).save_pretrained(folder)
-    AutoTokenizer.from_pretrained(source, revision=revision, use_fast=True).save_pretrained(folder)
+    AutoModel.from_pretrained(source, revision=revision, **SAFE).save_pretrained(folder)
+    AutoTokenizer.from_pretrained(source, revision=revision, use_fast=True, **SAFE_TOKENIZER).save_pretrained(folder)

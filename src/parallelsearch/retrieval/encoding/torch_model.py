@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from parallelsearch.model_folder import SAFE
 from parallelsearch.retrieval.encoding.declaration import Pooling
 from parallelsearch.retrieval.encoding.packing import PackedRows
 
@@ -47,9 +48,9 @@ def load_body(folder: Path, dtype: str) -> Any:
     from transformers.utils.logging import disable_progress_bar
 
     disable_progress_bar()
-    config = AutoConfig.from_pretrained(folder, local_files_only=True)
+    config = AutoConfig.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
     head: dict[str, Any] = {"add_pooling_layer": False} if config.model_type in POOLED_MODEL_TYPES else {}
-    return AutoModel.from_pretrained(folder, dtype=dtype, local_files_only=True, **head).eval()
+    return AutoModel.from_pretrained(folder, dtype=dtype, local_files_only=True, **head, **SAFE).eval()
 
 
 def torch_precision(device: str) -> str:

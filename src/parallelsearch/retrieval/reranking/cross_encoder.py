@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from parallelsearch.model_folder import SAFE, SAFE_TOKENIZER
 from parallelsearch.retrieval.encoding.encoder import TOKENS_PER_BATCH, length_sorted_batches
 from parallelsearch.retrieval.encoding.export import exported_manifest
 
@@ -37,11 +38,11 @@ class CrossEncoder:
         folder = Path(folder)
         manifest = exported_manifest(folder, EXPORT_AGAIN)
         device = device or ("cuda" if torch.cuda.is_available() else "cpu")
-        local: dict[str, Any] = {"local_files_only": True, "trust_remote_code": False}
-        model = AutoModelForSequenceClassification.from_pretrained(
-            folder, dtype=torch.float32, use_safetensors=True, **local
+        local: dict[str, Any] = {"local_files_only": True}
+        model = AutoModelForSequenceClassification.from_pretrained(folder, dtype=torch.float32, **local, **SAFE)
+        return cls(
+            manifest, model.to(device).eval(), AutoTokenizer.from_pretrained(folder, **local, **SAFE_TOKENIZER), device
         )
-        return cls(manifest, model.to(device).eval(), AutoTokenizer.from_pretrained(folder, **local), device)
 
     def scores(self, pairs: Sequence[Pair], tokens_per_batch: int = TOKENS_PER_BATCH) -> list[float]:
         """The model's logit of each (query, passage); equal pairs are read once and score the same.

@@ -11,6 +11,7 @@ from parallelsearch.config import Section
 from parallelsearch.config_files import CONFIG_DIR, declaration_file, read_yaml, validated
 from parallelsearch.errors import DataError
 from parallelsearch.files import MANIFEST, replacing, sha256, write_json
+from parallelsearch.model_folder import SAFE, SAFE_TOKENIZER
 
 FILES = ("config.json", "model.safetensors", "tokenizer.json")
 
@@ -42,10 +43,10 @@ def export_reranker(name: str, out_dir: Path, config_dir: Path = CONFIG_DIR) -> 
 
     disable_progress_bar()
     declared = load_declaration(name, config_dir)
-    where: dict[str, Any] = {"revision": declared.revision, "trust_remote_code": False}
+    where: dict[str, Any] = {"revision": declared.revision}
     try:
-        model = AutoModelForSequenceClassification.from_pretrained(declared.model, use_safetensors=True, **where)
-        tokenizer = AutoTokenizer.from_pretrained(declared.model, use_fast=True, **where)
+        model = AutoModelForSequenceClassification.from_pretrained(declared.model, **where, **SAFE)
+        tokenizer = AutoTokenizer.from_pretrained(declared.model, use_fast=True, **where, **SAFE_TOKENIZER)
     except (OSError, ValueError) as error:
         raise DataError(
             f"reranker '{name}': {declared.model} (revision {declared.revision or 'newest'}) is neither in the local"

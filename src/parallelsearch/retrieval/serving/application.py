@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -21,6 +20,7 @@ from pydantic import ValidationError
 
 from parallelsearch.errors import RetrieverError, RetrieverRefused
 from parallelsearch.retrieval.retriever import Retriever
+from parallelsearch.retrieval.serving.access import is_authorised
 from parallelsearch.retrieval.serving.body_limit import BodyLimit
 from parallelsearch.retrieval.serving.wire import DEFAULT_TOP_K, TOKEN_VARIABLE, RetrieveRequest, reply_body
 
@@ -59,7 +59,9 @@ class RetrieverService:
         self._waiting = Gauge(
             "parallelsearch_queries_in_hand", "Queries in hand.", registry=self.registry, multiprocess_mode="livesum"
         )
-        self.app = FastAPI(title="parallelsearch retriever")
+        # Its own pages of documentation would load scripts from the net; with a token, not even the schema is public.
+        schema = None if token else "/openapi.json"
+        self.app = FastAPI(title="parallelsearch retriever", docs_url=None, redoc_url=None, openapi_url=schema)
         self.app.add_middleware(BodyLimit, max_bytes=MAX_BODY_BYTES)
         self.app.add_exception_handler(HTTPException, self._refused)
         guarded = [Depends(self._authorised)]
@@ -130,8 +132,7 @@ class RetrieverService:
         self._waiting.set(self._in_hand)
 
     async def _authorised(self, request: Request) -> None:  # FastAPI hands a plain function to a thread
-        given = request.headers.get("authorization", "")
-        if self.token and not secrets.compare_digest(given.encode(), f"Bearer {self.token}".encode()):
+        if not is_authorised(request, self.token):
             raise HTTPException(401, f"this server wants its token; set {TOKEN_VARIABLE} to it.")
 
     async def _refused(self, request: Request, error: Exception) -> JSONResponse:

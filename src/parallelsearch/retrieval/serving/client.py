@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -31,6 +30,7 @@ from parallelsearch.files import read_json
 from parallelsearch.records import Hit
 from parallelsearch.retrieval.serving.pool import PooledServer, ServerPool
 from parallelsearch.retrieval.serving.wire import TOKEN_VARIABLE, read_reply
+from parallelsearch.secret import authorisation, without_secrets
 
 HEAD_CHARACTERS = 160
 CHECK_SECONDS = 2.0  # of asking a server that failed whether it is ready again
@@ -178,8 +178,10 @@ class HttpRetriever:
         loop = asyncio.get_running_loop()
         if loop not in self._clients:
             self._clients = {known: client for known, client in self._clients.items() if not known.is_closed()}
-            token = os.environ.get(TOKEN_VARIABLE)
-            headers = {"Authorization": f"Bearer {token}"} if token else {}
+            try:
+                headers = authorisation(TOKEN_VARIABLE)
+            except ValueError as error:
+                raise RetrieverError(str(error)) from None
             self._clients[loop] = httpx.AsyncClient(headers=headers, trust_env=False, limits=NO_LIMITS)
         return self._clients[loop]
 
@@ -200,4 +202,5 @@ def _status(place: str, response: httpx.Response) -> str:
 
 
 def _head(response: httpx.Response) -> str:
-    return repr(" ".join(response.text.split())[:HEAD_CHARACTERS])
+    # A secret is taken out before the text is cut: half of one would no longer be found.
+    return repr(" ".join(without_secrets(response.text).split())[:HEAD_CHARACTERS])

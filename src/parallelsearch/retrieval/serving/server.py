@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import signal
 import socket
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import uvicorn
@@ -18,6 +17,7 @@ from parallelsearch.files import write_json
 from parallelsearch.retrieval.joined_searches import JoinedSearches
 from parallelsearch.retrieval.latest import CACHED_QUERIES
 from parallelsearch.retrieval.opening import open_retriever
+from parallelsearch.retrieval.serving.access import is_local, required_token
 from parallelsearch.retrieval.serving.application import MAX_WAITING_QUERIES, RetrieverService
 from parallelsearch.retrieval.serving.wire import DEFAULT_TOP_K, TOKEN_VARIABLE
 from parallelsearch.retrieval.serving.workers import run_workers
@@ -36,6 +36,7 @@ class ServerSettings:
     device: str | None = None
     max_waiting: int = MAX_WAITING_QUERIES
     cached_queries: int = CACHED_QUERIES
+    token: str | None = field(default=None, repr=False)
 
     def open(self) -> JoinedSearches:
         """The retriever of the index."""
@@ -51,18 +52,21 @@ def serve(
     workers: int = 1,
     ready_file: Path | None = None,
     announce: Callable[[str], None] = print,
+    everybody: bool = False,
 ) -> None:
     """Serves the index until SIGTERM or SIGINT; requests in progress are finished first (at most 10 seconds).
 
     Port 0 takes a free one. When all `workers` answer searches, `ready_file` gets {"host", "port", "url"}; it is
-    removed at the end. The token, if any, comes from the environment (PARALLELSEARCH_RETRIEVER_TOKEN). Raises
-    RetrieverError for a port in use and a worker that ends, and what `open_retriever` raises.
+    removed at the end. The token, if any, comes from the environment (PARALLELSEARCH_RETRIEVER_TOKEN); a `host` that
+    other machines reach needs one, unless `everybody` may ask. Raises ConfigError without it, RetrieverError for a
+    port in use and a worker that ends, and what `open_retriever` raises.
     """
+    settings = replace(settings, token=required_token(host, TOKEN_VARIABLE, everybody))
     listening = open_socket(host, port)
     port = listening.getsockname()[1]
     url = f"http://{host}:{port}"
-    if host not in (LOOPBACK, "localhost", "::1") and not os.environ.get(TOKEN_VARIABLE):
-        announce(f"anyone who reaches {url} may search: set {TOKEN_VARIABLE} to ask for a token")
+    if not is_local(host) and not settings.token:
+        announce(f"anyone who reaches {url} may search")
 
     def on_ready() -> None:
         if ready_file:
@@ -85,7 +89,7 @@ def serve(
 
 def run_worker(settings: ServerSettings, listening: socket.socket, on_ready: Callable[[], None]) -> None:
     """Serves on an open socket, in this process, until it is told to stop; raises what loading the index raised."""
-    service = RetrieverService(settings.top_k, settings.max_waiting, token=os.environ.get(TOKEN_VARIABLE))
+    service = RetrieverService(settings.top_k, settings.max_waiting, token=settings.token)
     server = _Server(service, settings.open, on_ready)
     server.run(sockets=[listening])
     if server.failure:

@@ -52,7 +52,8 @@ def _load_value_model(local_path: str, torch_dtype: Any, model_config: Any, trus
         dtype=torch_dtype,
         config=model_config,
         attn_implementation=getattr(model_config, "_attn_implementation", None) or "sdpa",
-        trust_remote_code=trust_remote_code,
+        use_safetensors=True,
+        trust_remote_code=False,
     )
 
 
