@@ -1,4 +1,4 @@
-"""A collection whose store is down, restarts or is locked, or which is killed itself: nothing is lost, nothing doubled."""
+"""A collection whose store is down, restarts or is locked, or which is killed: nothing is lost, nothing doubled."""
 
 from __future__ import annotations
 
