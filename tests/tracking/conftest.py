@@ -10,7 +10,7 @@ import pytest
 import real_study
 from mlflow import MlflowClient
 from mlflow_server import MlflowServer, mlflow_server
-from postgres import PASSWORD, Postgres, postgres
+from postgres import PASSWORD, Postgres
 
 from parallelsearch.paths import Results
 from parallelsearch.tracking.store import DATABASE, Store, create
@@ -43,13 +43,6 @@ def store(results: Results, empty_database: Path) -> Store:
     results.mlflow().mkdir()
     shutil.copy(empty_database, results.mlflow() / DATABASE)
     return create(results.mlflow(), real_study.TRACKING)
-
-
-@pytest.fixture(scope="session")
-def database() -> Iterator[Postgres]:
-    """A PostgreSQL server that all tests share, each with an experiment of its own."""
-    with postgres() as server:
-        yield server
 
 
 @pytest.fixture(scope="session")

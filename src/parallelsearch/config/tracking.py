@@ -24,13 +24,13 @@ def address_fault(uri: str, artifacts: str | None) -> str | None:
     """What is wrong with the address of a store, as the end of a sentence that starts with its name; None: nothing."""
     scheme = uri.partition(":")[0].lower()
     if scheme not in SCHEMES or "://" not in uri:
-        return f"is '{masked(uri)}', which is no address of an MLflow store; give {', '.join(SCHEMES)} or $VARIABLE."
+        return f"is no address of an MLflow store; give {', '.join(f'{scheme}://...' for scheme in SCHEMES)}, or $NAME."
     if scheme == "sqlite" and not uri.startswith("sqlite:////"):
-        return f"is '{uri}', which depends on the folder a job runs in; give an absolute path: sqlite:////folder/file."
+        return "is a file relative to the folder a job runs in; give an absolute path: sqlite:////folder/file."
     if scheme.startswith("postgresql") and artifacts is None:
         return (
-            f"is the database '{masked(uri)}'; set tracking.artifacts to the folder of the artifacts, the one that"
-            " `mlflow server` is given as --artifacts-destination."
+            "is a database; set tracking.artifacts to the folder of the artifacts, the one that `mlflow server` gets as"
+            " --artifacts-destination."
         )
     return None
 
@@ -68,5 +68,5 @@ class TrackingConfig(Section):
                 " an environment variable and give its name: uri: $MLFLOW_TRACKING_URI."
             )
         if fault := address_fault(self.uri, self.artifacts):
-            raise ValueError(f"tracking.uri {fault}")
+            raise ValueError(f"tracking.uri is '{self.uri}': this {fault}")
         return self

@@ -94,5 +94,5 @@ def _address(settings: TrackingConfig) -> str:
             f"tracking.uri is '{uri}', but the environment variable {name} is not set; set it to the store's address."
         )
     if fault := address_fault(address, settings.artifacts):
-        raise ConfigError(f"tracking.uri is '{uri}', and {name} {fault}")
+        raise ConfigError(f"tracking.uri is '{uri}', and what {name} holds {fault}")
     return address
