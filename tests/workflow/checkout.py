@@ -8,6 +8,7 @@ import shlex
 import shutil
 import subprocess
 import sys
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -57,11 +58,13 @@ class Checkout:
             else:
                 shutil.copy(source, root / part)
 
-    def snakemake(self, *arguments: str, timeout: float = 120) -> subprocess.CompletedProcess[str]:
+    def snakemake(
+        self, *arguments: str, timeout: float = 120, environment: Mapping[str, str] = ENVIRONMENT
+    ) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
             ["snakemake", *arguments],
             cwd=self.root,
-            env=ENVIRONMENT,
+            env=dict(environment),
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
