@@ -18,12 +18,13 @@ from mlflow.entities import Run
 from real_study import TRACKING as SETTINGS
 
 from parallelsearch import cli
+from parallelsearch.config import TrackingConfig
 from parallelsearch.errors import DataError
 from parallelsearch.evaluation.episodes import read_episodes, read_provenance, read_rows, write_episodes
 from parallelsearch.files import read_json, write_json, write_text
 from parallelsearch.paths import Results
 from parallelsearch.tracking.collect import collect
-from parallelsearch.tracking.store import Store, create, open_store
+from parallelsearch.tracking.store import Store, create
 from parallelsearch.training.run_folder import start_run
 
 
@@ -219,6 +220,19 @@ def test_a_folder_without_results_is_named(tmp_path: Path) -> None:
         collect(tmp_path, SETTINGS)
 
 
+def test_an_artifacts_folder_that_cannot_be_written_is_named(
+    results: Results, empty_database: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "artifacts").write_text("a file")
+    shutil.copy(empty_database, tmp_path / "shared.db")
+    settings = TrackingConfig(uri=f"sqlite:///{tmp_path / 'shared.db'}", traces_per_run=0)
+    create(results.mlflow(), settings)
+    with pytest.raises(DataError, match=r"cannot be stored in the artifacts folder .*artifacts \(Not a directory\)"):
+        collect(results.root, settings)
+    (tmp_path / "artifacts").unlink()
+    assert {run["action"] for run in collect(results.root, settings)["runs"]} == {"created", "updated"}
+
+
 def test_the_commands_do_the_same(results: Results, capsys: pytest.CaptureFixture[str]) -> None:
     settings = '{"experiment": "by-command", "traces_per_run": 1}'
     for arm in ("warm-start", "no-decomposition-reward", "no-search-count-reward"):
@@ -236,7 +250,7 @@ def test_the_commands_do_the_same(results: Results, capsys: pytest.CaptureFixtur
     assert run("collect", str(results.root)) == 0
     assert "parallelsearch seed 0: created, 1 traces\n" in capsys.readouterr().out
     config = SETTINGS.model_copy(update={"experiment": "by-command"})
-    client: MlflowClient = open_store(results.mlflow(), config).client
+    client: MlflowClient = create(results.mlflow(), config).client
     assert client.get_experiment_by_name("by-command") is not None
 
 

@@ -15,6 +15,7 @@ from mlflow_server import MlflowServer
 from parallelsearch.config import TrackingConfig
 from parallelsearch.files import read_json
 from parallelsearch.paths import Results
+from parallelsearch.tracking.study import study_id
 
 pytestmark = pytest.mark.slow
 WRITERS = 8
@@ -37,7 +38,6 @@ def collect_at_once(studies: list[Results], settings: TrackingConfig) -> None:
     ]
     summaries = [read_json(results.mlflow() / "collected.json") for results in studies]
     assert [summary["pending"] for summary in summaries] == [""] * len(studies)
-    assert {run["action"] for summary in summaries for run in summary["runs"]} == {"created"}
 
 
 def assert_versions(client: MlflowClient, name: str) -> None:
@@ -66,3 +66,19 @@ def test_into_one_sqlite_file(studies: list[Results], empty_database: Path, tmp_
     assert_whole(client, settings, studies)
     assert_versions(client, "eight writers.parallelsearch")
     assert len(list((database.parent / "artifacts").rglob("metrics.jsonl"))) == WRITERS
+
+
+def test_copies_of_one_study_at_once_are_one_study(
+    collected_once: real_study.RealStudy, postgres_server: MlflowServer, client: MlflowClient, tmp_path: Path
+) -> None:
+    settings = TrackingConfig(experiment="copies", uri=postgres_server.address, traces_per_run=3)
+    study = small_study(collected_once.results.root, tmp_path / "results-0", arms=("search-r1", "parallelsearch"))
+    study_id(study)
+    copies = [study]
+    for number in range(1, 4):
+        shutil.copytree(study.root, tmp_path / f"results-{number}", copy_function=shutil.copy2)
+        copies.append(Results(tmp_path / f"results-{number}"))
+    collect_at_once(copies, settings)
+    assert_whole(client, settings, [study])
+    for arm in ("search-r1", "parallelsearch"):
+        assert len(client.search_model_versions(f"name = 'copies.{arm}'")) == 1

@@ -6,6 +6,7 @@ since it writes only what is missing, it is simply done again. Anything else end
 
 from __future__ import annotations
 
+import random
 import sqlite3
 import time
 from collections.abc import Callable, Iterator
@@ -15,7 +16,8 @@ from typing import TypeVar
 from parallelsearch.errors import DataError
 from parallelsearch.tracking.place import Place
 
-PASSES = 5  # collections that may be broken off by a store which answers again in between
+PASSES = 10  # collections that may be broken off by a store which answers again in between
+PAUSES = (0.1, 1.0)  # seconds between them, drawn: two that met go on at different moments
 LONGEST_PAUSE = 5.0  # seconds between two looks at a store
 _REFUSED = (
     "authentication failed", "no password supplied", "does not exist", "permission denied", "no pg_hba.conf",
@@ -24,6 +26,7 @@ _REFUSED = (
 _TEMPORARY = (  # "giving up": several collections registered a version at once
     "database is locked", "api request to", "connection", "shutting down", "starting up", "timed out", "giving up",
 )  # fmt: skip
+_MET = ("duplicate key value", "unique constraint failed")  # another collection wrote the same at the same moment
 T = TypeVar("T")
 
 
@@ -41,6 +44,7 @@ def patiently(place: Place, patience: float, work: Callable[[], T]) -> T:
         except StoreUnavailable:
             if not remaining:
                 raise
+            time.sleep(random.uniform(*PAUSES))
     raise AssertionError("unreachable")
 
 
@@ -116,11 +120,12 @@ def _look_at_database(place: Place) -> None:
 def reported(place: Place) -> Iterator[None]:
     """Turns what MLflow and the database raise into one sentence: StoreUnavailable, or DataError."""
     from mlflow.exceptions import MlflowException
+    from requests.exceptions import RequestException
     from sqlalchemy.exc import SQLAlchemyError
 
     try:
         yield
-    except (MlflowException, SQLAlchemyError) as error:
+    except (MlflowException, SQLAlchemyError, RequestException) as error:
         reason = place.hidden(_one_line(error))
         if is_temporary(error):
             raise StoreUnavailable(f"the MLflow store {place.name} broke off ({reason})") from error
@@ -134,16 +139,26 @@ def reported(place: Place) -> Iterator[None]:
 def is_temporary(error: BaseException) -> bool:
     """Whether the same call may succeed a moment later: a lock, a lost connection, a server that restarts."""
     from mlflow.exceptions import MlflowException
+    from requests.exceptions import RequestException
     from sqlalchemy.exc import DBAPIError
 
     text = str(error).lower()
     if any(words in text for words in _REFUSED):
         return False
+    if is_removed(error) or any(words in text for words in _MET):
+        return True
     if isinstance(error, MlflowException):
         if error.error_code == "TEMPORARILY_UNAVAILABLE":
             return True
         return error.error_code == "INTERNAL_ERROR" and any(words in text for words in _TEMPORARY)
+    if isinstance(error, RequestException):  # from a server that takes artifacts
+        return error.response is None or error.response.status_code >= 500
     return isinstance(error, DBAPIError) and (error.connection_invalidated or any(word in text for word in _TEMPORARY))
+
+
+def is_removed(error: BaseException) -> bool:
+    """Whether a run was written to that another collection of the same study has removed as one of two."""
+    return "must be in the 'active' state" in str(error)
 
 
 def _one_line(error: BaseException | None) -> str:

@@ -10,7 +10,8 @@ from __future__ import annotations
 import json
 import re
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -52,11 +53,7 @@ def _register_one(store: Store, name: str, result: ArmResult, run_id: str, weigh
     checksum = sha256(weights)
     if not store.client.search_registered_models(f"name = '{name}'"):
         _create_model(store, name, str(result.config.get("description", "")))
-    same = [v for v in _versions(store, name) if v.run_id == run_id and v.tags.get(_WEIGHTS) == checksum]
-    same.sort(key=lambda version: int(version.version))
-    for version in same[1:]:  # a request that was sent twice, because its answer was lost
-        store.client.delete_model_version(name, str(version.version))
-    if same:
+    if _keep_one(store, name, run_id, checksum):
         return
     episodes = metrics.load(result.episodes)
     tags: dict[str, Any] = {
@@ -67,17 +64,34 @@ def _register_one(store: Store, name: str, result: ArmResult, run_id: str, weigh
         "config_sha256": result.config_sha256,
     }
     source = _write_pointer(store, run_id, {"results": str(result.root.resolve()), **tags})
-    store.client.create_model_version(name, source, run_id=run_id, tags=tags)
+    store.client.create_model_version(name, source, run_id=run_id, tags=tags, await_creation_for=0)
+    _keep_one(store, name, run_id, checksum)
 
 
-def _create_model(store: Store, name: str, description: str) -> None:
+def _keep_one(store: Store, name: str, run_id: str, checksum: str) -> bool:
+    """Whether the run's weights are registered; of several such versions (see runs.create_run) the first stays."""
+    same = [v for v in _versions(store, name) if v.run_id == run_id and v.tags.get(_WEIGHTS) == checksum]
+    for version in sorted(same, key=lambda version: int(version.version))[1:]:
+        with _unless("RESOURCE_DOES_NOT_EXIST"):
+            store.client.delete_model_version(name, str(version.version))
+    return bool(same)
+
+
+@contextmanager
+def _unless(code: str) -> Iterator[None]:
+    """Passes over MLflow's error `code`: another collection was faster."""
     from mlflow.exceptions import MlflowException
 
     try:
-        store.client.create_registered_model(name, description=description)
+        yield
     except MlflowException as error:
-        if error.error_code != "RESOURCE_ALREADY_EXISTS":  # another collection was faster
+        if error.error_code != code:
             raise
+
+
+def _create_model(store: Store, name: str, description: str) -> None:
+    with _unless("RESOURCE_ALREADY_EXISTS"):
+        store.client.create_registered_model(name, description=description)
 
 
 def _write_pointer(store: Store, run_id: str, pointer: dict[str, str]) -> str:
@@ -98,7 +112,8 @@ def _point_to_best(store: Store, name: str) -> str:
     best = ""
     while best != (found := _best(store, name)):
         best = found
-        store.client.set_registered_model_alias(name, BEST, best)
+        with _unless("RESOURCE_DOES_NOT_EXIST"):  # the version has just gone: another is the best
+            store.client.set_registered_model_alias(name, BEST, best)
     return best
 
 

@@ -70,7 +70,7 @@ def write_run(store: Store, result: ArmResult, study: str) -> Written:
         run = create_run(store, f"{result.arm} seed {result.seed}", labels, _start(result))
     run_id = str(run.info.run_id)
     new = [metric for metric in curve if (metric.key, metric.step) not in known]
-    new += [metric for metric in _final_metrics(result) if run.data.metrics.get(metric.key) != metric.value]
+    new += _final_metrics(result, run.data.metrics)
     log(store, run_id, new, parameters(result), labels)
     if FAILURE in run.data.tags and not result.failure:  # the run has gone on since
         store.client.delete_tag(run_id, FAILURE)
@@ -85,21 +85,24 @@ def write_run(store: Store, result: ArmResult, study: str) -> Written:
 def find_run(store: Store, key: str, study: str) -> Run | None:
     """The study's active run with the key, whichever collection made it.
 
-    Two collections of the same files at the same time, or a request that was sent twice because its answer was lost,
-    may have made more than one: the complete one stays, or the first by its id, so that everybody keeps the same.
+    Where there is more than one (see `create_run`), all collections keep the same one: the first by its id.
     """
     found = store.client.search_runs([store.experiment_id], f"tags.`{KEY}` = '{key}'", max_results=1000)
-    own = [run for run in found if run.data.tags.get(STUDY, study) == study]
-    own.sort(key=lambda run: (CONTENT not in run.data.tags, run.info.run_id))
+    own = sorted((run for run in found if run.data.tags.get(STUDY, study) == study), key=lambda run: run.info.run_id)
     for run in own[1:]:
         remove_run(store, run.info.run_id)
     return own[0] if own else None
 
 
 def create_run(store: Store, name: str, labels: dict[str, str], start: int | None = None) -> Run:
-    """A new run that has its tags from the beginning: one that is never filled is found by its key."""
-    labels = {key: shortened(value, TAG_LENGTH) for key, value in labels.items()}
-    return store.client.create_run(store.experiment_id, start, labels, name)
+    """A new run that has its tags, KEY and STUDY among them, from its beginning: if it is never filled, it is found.
+
+    Another run may have been created meanwhile, by a collection of a copy of the study, or by the same request sent
+    twice because its answer was lost. Whoever comes last sees both, and one of them goes.
+    """
+    tags = {key: shortened(value, TAG_LENGTH) for key, value in labels.items()}
+    run = store.client.create_run(store.experiment_id, start, tags, name)
+    return find_run(store, labels[KEY], labels[STUDY]) or run
 
 
 def remove_run(store: Store, run_id: str) -> None:
@@ -177,11 +180,15 @@ def training_metrics(result: ArmResult) -> list[Metric]:
     return curve
 
 
-def _final_metrics(result: ArmResult) -> list[Metric]:
-    """`eval/{dataset}/{structure}/{figure}` of the episodes files; `eval_published/...` of the published protocol."""
+def _final_metrics(result: ArmResult, stored: dict[str, float]) -> list[Metric]:
+    """`eval/{dataset}/{structure}/{figure}` of the episodes files; `eval_published/...` of the published protocol.
+
+    Those that `stored` does not have. They are as old as the newest file, so that two collections write the same; a
+    figure that has changed is as old as this collection, for MLflow shows the youngest.
+    """
     from mlflow.entities import Metric
 
-    now = int(time.time() * 1000)
+    now, written = int(time.time() * 1000), _newest(result)
     values = []
     for path in (*result.episodes, *result.published_episodes):
         judgements = path.with_name("judgements.parquet")
@@ -189,10 +196,11 @@ def _final_metrics(result: ArmResult) -> list[Metric]:
         for row in metrics.summarise(episodes, by=["dataset", "structure"]).to_dict("records"):
             kind = "eval_published" if path in result.published_episodes else "eval"
             prefix = f"{kind}/{row.pop('dataset')}/{row.pop('structure')}"
+            figures = {sanitised(f"{prefix}/{name}"): float(value) for name, value in row.items() if is_metric(value)}
             values += [
-                Metric(sanitised(f"{prefix}/{figure}"), float(value), now, 0)
-                for figure, value in row.items()
-                if is_metric(value)
+                Metric(name, value, now if name in stored else written, 0)
+                for name, value in figures.items()
+                if stored.get(name) != value
             ]
     return values
 

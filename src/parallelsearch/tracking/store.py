@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from mlflow import MlflowClient
     from mlflow.entities import Experiment, Run
 
-__all__ = ["DATABASE", "MARKER", "Store", "connect", "create", "locked", "log_artifact", "open_store", "require_marker"]
+__all__ = ["DATABASE", "MARKER", "Store", "connect", "create", "locked", "log_artifact", "require_marker"]
 
 MARKER = "store.json"  # written last by `create`
 PROXIED = "mlflow-artifacts"  # a location that a server resolves against its --artifacts-destination
@@ -74,17 +74,12 @@ def create(folder: Path, settings: TrackingConfig) -> Store:
             raise
         own = own_place(folder)
         store = patiently(own, settings.patience, lambda: connect(folder, own, settings))
-    if not (folder / MARKER).exists():
-        import mlflow
+    import mlflow
 
-        write_json(folder / MARKER, {**settings.model_dump(mode="json"), "mlflow": mlflow.__version__})
+    marker = {**settings.model_dump(mode="json"), "mlflow": mlflow.__version__}
+    if not (folder / MARKER).exists() or read_json(folder / MARKER) != marker:
+        write_json(folder / MARKER, marker)
     return store
-
-
-def open_store(folder: Path, settings: TrackingConfig) -> Store:
-    """The store that `create` made; a missing one is a DataError with the command that makes it."""
-    require_marker(folder)
-    return create(folder, settings)
 
 
 def require_marker(folder: Path) -> TrackingConfig:
@@ -158,4 +153,10 @@ def log_artifact(store: Store, run: Run, path: Path, folder: str | None = None) 
     from mlflow.store.artifact.local_artifact_repo import LocalArtifactRepository
 
     target = store.place.artifacts / location.path.lstrip("/")
-    LocalArtifactRepository(target.as_uri()).log_artifact(str(path), folder)
+    try:
+        LocalArtifactRepository(target.as_uri()).log_artifact(str(path), folder)
+    except OSError as error:
+        raise DataError(
+            f"{path.name} cannot be stored in the artifacts folder {store.place.artifacts} ({error.strerror});"
+            " mend that, or set tracking.artifacts to another folder, and run it again."
+        ) from None

@@ -22,7 +22,7 @@ from parallelsearch.evaluation.episodes import SCHEMA, episode_of, read_rows
 from parallelsearch.evaluation.metrics import STRUCTURES
 from parallelsearch.files import sha256
 from parallelsearch.records import SubQuery, Turn
-from parallelsearch.tracking.faults import is_temporary
+from parallelsearch.tracking.faults import is_removed, is_temporary
 from parallelsearch.tracking.names import shortened
 from parallelsearch.tracking.results import ArmResult
 from parallelsearch.tracking.runs import TRACES, Written
@@ -58,8 +58,20 @@ def write_traces(store: Store, run: Written, result: ArmResult, limit: int) -> l
                 raise
             failures.append(f"{result.key}, question {row['qid']}: {' '.join(str(error).split())}")
     if not failures:
-        store.client.set_tag(run.run_id, TRACES, content)
+        _confirm(store, run.run_id, content, wanted)
     return failures
+
+
+def _confirm(store: Store, run_id: str, content: str, ids: set[str]) -> None:
+    """Marks a run as having its traces; they go where another collection has removed the run meanwhile."""
+    from mlflow.exceptions import MlflowException
+
+    try:
+        store.client.set_tag(run_id, TRACES, content)
+    except MlflowException as error:
+        if is_removed(error):
+            delete_traces(store, sorted(ids))
+        raise
 
 
 def trace_id(run_id: str, row: dict[str, Any]) -> str:
