@@ -1,8 +1,9 @@
-"""A real `mlflow server` on a free port, stopped by its process id."""
+"""A real `mlflow server` on a free port, started as docs/tracking.md says, stopped by its process id."""
 
 from __future__ import annotations
 
 import os
+import shlex
 import signal
 import socket
 import subprocess
@@ -26,6 +27,15 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
+def documented(**values: str) -> list[str]:
+    """The command that docs/tracking.md gives for a server with PostgreSQL, with other values of its options."""
+    text = (Path(__file__).resolve().parents[1] / "docs" / "tracking.md").read_text()
+    start = text.index("mlflow server --backend-store-uri postgresql")
+    words = shlex.split(text[start : text.index("\n\n", start)].replace("\\\n", " "))
+    assert set(values) == {word for word in words if word.startswith("--")} - {"--serve-artifacts"}
+    return [values.get(before, word) for before, word in zip(["", *words], words, strict=False)]
+
+
 @dataclass
 class MlflowServer:
     """A server over a backend store and a folder of artifacts; it can be stopped and started again."""
@@ -42,11 +52,18 @@ class MlflowServer:
         return f"http://127.0.0.1:{self.port}"
 
     def start(self) -> None:
-        command = [sys.executable, "-m", "mlflow", "server", "--backend-store-uri", self.backend, "--serve-artifacts"]
-        command += ["--artifacts-destination", str(self.artifacts), "--host", "127.0.0.1", "--port", str(self.port)]
+        command = documented(
+            **{
+                "--backend-store-uri": self.backend,
+                "--artifacts-destination": str(self.artifacts),
+                "--host": "127.0.0.1",
+                "--port": str(self.port),
+                "--allowed-hosts": self.address.removeprefix("http://"),
+            }
+        )
         with (self.folder / "server.log").open("a") as log:
             self.process = subprocess.Popen(
-                [*command, "--workers", "1"],
+                [sys.executable, "-m", *command, "--workers", "1"],
                 stdout=log,
                 stderr=subprocess.STDOUT,
                 cwd=self.folder,
