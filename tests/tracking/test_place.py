@@ -25,6 +25,8 @@ from parallelsearch.tracking.place import PASSWORD, USERNAME, own_place, place_o
         ("sqlite:///mlflow.db", "give an absolute path"),
         ("ftp://db/mlflow", "is no address of an MLflow store; give http://..., https://..."),
         ("results/mlflow", "is no address of an MLflow store"),
+        ("http://tracking.example:5OOO", "is no address of an MLflow store"),
+        ("http://[::1:5000", "is no address of an MLflow store"),
     ],
 )
 def test_an_address_that_cannot_be_used_is_refused_in_one_sentence(uri: str, words: str) -> None:

@@ -23,7 +23,11 @@ def masked(text: str) -> str:
 def address_fault(uri: str, artifacts: str | None) -> str | None:
     """What is wrong with the address of a store, as the end of a sentence that starts with its name; None: nothing."""
     scheme = uri.partition(":")[0].lower()
-    if scheme not in SCHEMES or "://" not in uri:
+    try:
+        known = scheme in SCHEMES and "://" in uri and urlsplit(uri).port != 0
+    except ValueError:  # a port that is no number, a bracket that is not closed
+        known = False
+    if not known:
         return f"is no address of an MLflow store; give {', '.join(f'{scheme}://...' for scheme in SCHEMES)}, or $NAME."
     if scheme == "sqlite" and not uri.startswith("sqlite:////"):
         return "is a file relative to the folder a job runs in; give an absolute path: sqlite:////folder/file."
@@ -61,7 +65,7 @@ class TrackingConfig(Section):
     def _is_an_address_without_password(self) -> TrackingConfig:
         if self.uri is None or self.uri.startswith("$"):
             return self
-        query = parse_qsl(urlsplit(self.uri).query)
+        query = parse_qsl(self.uri.partition("?")[2])
         if _PASSWORD.search(self.uri) or any(_SECRET_KEYS.search(key) for key, _ in query):
             raise ValueError(
                 "tracking.uri holds a password, which would be copied into logs and reports; put the whole address into"

@@ -77,12 +77,22 @@ def _look(place: Place) -> None:
 
 
 def _look_at_server(place: Place) -> None:
-    import httpx
+    from mlflow.exceptions import MlflowException
+    from mlflow.utils.credentials import get_default_host_creds
+    from mlflow.utils.rest_utils import http_request
 
-    try:  # the default experiment: this goes through the server to its database, /health does not
-        reply = httpx.get(f"{place.uri}/api/2.0/mlflow/experiments/get", params={"experiment_id": "0"}, timeout=10)
-    except httpx.TransportError as error:
-        raise StoreUnavailable(f"does not answer ({place.hidden(_one_line(error))})") from error
+    try:
+        reply = http_request(
+            get_default_host_creds(place.uri),
+            "/api/2.0/mlflow/experiments/get",  # this goes through the server to its database, /health does not
+            "GET",
+            params={"experiment_id": "0"},
+            max_retries=0,
+            timeout=10,
+            raise_on_status=False,
+        )
+    except MlflowException as error:
+        raise StoreUnavailable(f"does not answer ({place.hidden(_one_line(_root(error)))})") from error
     if reply.status_code >= 500:
         raise StoreUnavailable(f"answers with status {reply.status_code}")
 
@@ -161,5 +171,13 @@ def is_removed(error: BaseException) -> bool:
     return "must be in the 'active' state" in str(error)
 
 
+def _root(error: BaseException) -> BaseException:
+    """The error that the others were raised for."""
+    while error.__context__ is not None:
+        error = error.__context__
+    return error
+
+
 def _one_line(error: BaseException | None) -> str:
-    return " ".join(str(error).split())[:300].rstrip(". ")
+    text = " ".join(str(getattr(error, "orig", None) or error).split())
+    return text.partition(" (Background on this error")[0][:300].rstrip(". ")
