@@ -7,6 +7,7 @@ Where the configured store does not answer, the study's own store in results/mlf
 from __future__ import annotations
 
 import hashlib
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -65,7 +66,8 @@ def _collect_into(place: Place, root: Path, settings: TrackingConfig, pending: s
         with locked(results.mlflow(), place):
             return _write_all(store, results, records, study, settings)
 
-    summary = patiently(place, settings.patience, once) | {"store": place.name, "pending": pending}
+    lock = partial(locked, results.mlflow(), place)
+    summary = patiently(place, settings.patience, once, lock) | {"store": place.name, "pending": pending}
     write_json(results.mlflow() / COLLECTED, summary)
     return summary
 

@@ -10,7 +10,7 @@ import random
 import sqlite3
 import time
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
 from typing import TypeVar
 
 from parallelsearch.errors import DataError
@@ -34,10 +34,16 @@ class StoreUnavailable(DataError):
     """A store that is down or locked: it may answer later."""
 
 
-def patiently(place: Place, patience: float, work: Callable[[], T]) -> T:
-    """`work()` as soon as the store answers, again when it is broken off; StoreUnavailable after `patience` seconds."""
+def patiently(
+    place: Place, patience: float, work: Callable[[], T], lock: Callable[[], AbstractContextManager[None]] = nullcontext
+) -> T:
+    """`work()` as soon as the store answers, again when it is broken off; StoreUnavailable after `patience` seconds.
+
+    `lock` keeps other collections away while the store is looked at: they are waited for, however long they take.
+    """
     for remaining in reversed(range(PASSES)):
-        wait_for(place, patience)
+        with lock():
+            wait_for(place, patience)
         try:
             with reported(place):
                 return work()

@@ -14,6 +14,7 @@ import re
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
@@ -66,14 +67,17 @@ def create(folder: Path, settings: TrackingConfig) -> Store:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise DataError(f"{folder} cannot be made ({error.strerror}); choose another results folder.") from None
+
+    def opened(place: Place) -> Store:
+        work, lock = partial(connect, folder, place, settings), partial(locked, folder, place)
+        return patiently(place, settings.patience, work, lock)
+
     try:
-        place = place_of(folder, settings)
-        store = patiently(place, settings.patience, lambda: connect(folder, place, settings))
+        store = opened(place_of(folder, settings))
     except StoreUnavailable:
         if settings.uri is None:
             raise
-        own = own_place(folder)
-        store = patiently(own, settings.patience, lambda: connect(folder, own, settings))
+        store = opened(own_place(folder))
     import mlflow
 
     marker = {**settings.model_dump(mode="json"), "mlflow": mlflow.__version__}
