@@ -27,7 +27,8 @@ unexport PYTHONDONTWRITEBYTECODE
 # Several processes compute at once: a waiting thread must not keep a core busy (a step was 10 times slower with it).
 export OMP_WAIT_POLICY := PASSIVE
 
-.PHONY: help env browser demo real report mlflow test test-all lint lock locks lock-check clean bench-retrieval bench-rollout
+.PHONY: help env browser postgresql demo real report mlflow test test-all lint lock locks lock-check clean \
+  bench-retrieval bench-rollout
 
 help:
 	@sed -n '1,/^$$/s/^# \{0,1\}//p' Makefile
@@ -55,6 +56,15 @@ browser:
 	    || echo "chromium could not be installed: the browser tests will be skipped"; \
 	else echo "chromium and chromedriver are missing and cannot be installed here: the browser tests will be skipped"; fi
 
+# The tests of many writers start PostgreSQL servers of their own; without its programs they are skipped, and say so.
+postgresql:
+	@if ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1 || command -v initdb >/dev/null; then :; \
+	elif [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+	  echo "Installing postgresql"; \
+	  { apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq postgresql; } >/dev/null \
+	    || echo "postgresql could not be installed: the tests that need it will be skipped"; \
+	else echo "postgresql is missing and cannot be installed here: the tests that need it will be skipped"; fi
+
 # -- the study ---------------------------------------------------------------------------------------------------------
 
 demo: env
@@ -77,7 +87,8 @@ report: env
 	snakemake tables figures report $(STUDY)
 
 mlflow: env
-	mlflow ui --backend-store-uri sqlite:///$(RESULTS)/mlflow/mlflow.db --host 127.0.0.1 --port 5000
+	mlflow server --backend-store-uri sqlite:///$(RESULTS)/mlflow/mlflow.db \
+	  --artifacts-destination $(RESULTS)/mlflow/artifacts --host 127.0.0.1 --port 5000
 
 # -- measurements ------------------------------------------------------------------------------------------------------
 
@@ -105,10 +116,10 @@ bench-rollout: env
 
 # -- checks ------------------------------------------------------------------------------------------------------------
 
-test: env browser
+test: env browser postgresql
 	pytest
 
-test-all: lint browser
+test-all: lint browser postgresql
 	pytest -m "not network"
 
 lint: env

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from scripted import WORDS, WordRetriever
 
 from parallelsearch.records import Passage
+
+if TYPE_CHECKING:
+    from postgres import Postgres
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -19,6 +24,15 @@ def shared_data() -> Path:
     if not folder.is_dir():
         pytest.skip(f"real test data is not at {folder}")
     return folder
+
+
+@pytest.fixture(scope="session")
+def database() -> Iterator[Postgres]:
+    """A PostgreSQL server that all tests share, each with an experiment of its own."""
+    from postgres import postgres
+
+    with postgres() as server:
+        yield server
 
 
 @pytest.fixture(scope="session")

@@ -14,6 +14,7 @@ from pydantic import BaseModel, ValidationError
 
 from parallelsearch.config import ArmConfig, Section, StudyConfig
 from parallelsearch.config.names import holds_secret
+from parallelsearch.config.tracking import masked
 from parallelsearch.errors import ConfigError
 
 CONFIG_DIR = Path("config")
@@ -50,17 +51,19 @@ def validated(section: type[S], values: dict[str, Any], where: str) -> S:
     try:
         return section.model_validate(values)
     except ValidationError as error:
-        raise ConfigError(f"{where}: " + " ".join(_sentence(section, fault) for fault in error.errors())) from None
+        faults = " ".join(_sentence(section, fault) for fault in error.errors())
+        raise ConfigError(masked(f"{where}: {faults}")) from None
 
 
 def from_json(section: type[S], text: str, where: str) -> S:
     """The JSON object `text` (a command's --settings) as a `section`; anything else is a ConfigError."""
+    shown = repr(masked(text)[:80])
     try:
         values = json.loads(text)
     except json.JSONDecodeError as error:
-        raise ConfigError(f"{where}: {text[:80]!r} is not valid JSON ({error}); give one JSON object.") from None
+        raise ConfigError(f"{where}: {shown} is not valid JSON ({error}); give one JSON object.") from None
     if not isinstance(values, dict):
-        raise ConfigError(f"{where}: {text[:80]!r} is not a JSON object; give one such as '{{}}'.")
+        raise ConfigError(f"{where}: {shown} is not a JSON object; give one such as '{{}}'.")
     return validated(section, values, where)
 
 

@@ -79,6 +79,10 @@ class Results:
         """Folder of the SQLite store (mlflow.db), artifacts/ and collected.json."""
         return self.root / "mlflow"
 
+    def study(self) -> Path:
+        """Which study this is, wherever its folder is moved or copied."""
+        return self.root / "study.json"
+
     def table(self, name: str, extension: str) -> Path:
         return self.root / "tables" / f"{name}.{extension}"
 

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 import real_study
+from mlflow import MlflowClient
+from mlflow_server import MlflowServer, mlflow_server
+from postgres import PASSWORD, Postgres
 
 from parallelsearch.paths import Results
 from parallelsearch.tracking.store import DATABASE, Store, create
@@ -39,3 +43,17 @@ def store(results: Results, empty_database: Path) -> Store:
     results.mlflow().mkdir()
     shutil.copy(empty_database, results.mlflow() / DATABASE)
     return create(results.mlflow(), real_study.TRACKING)
+
+
+@pytest.fixture(scope="session")
+def postgres_server(database: Postgres, tmp_path_factory: pytest.TempPathFactory) -> Iterator[MlflowServer]:
+    """An MLflow server over it, which stores and shows the artifacts itself."""
+    folder = tmp_path_factory.mktemp("server")
+    with mlflow_server(database.address, folder / "artifacts", folder, PGPASSWORD=PASSWORD) as server:
+        yield server
+
+
+@pytest.fixture
+def client(postgres_server: MlflowServer, database: Postgres) -> MlflowClient:
+    """Looks into the server's database directly."""
+    return MlflowClient(database.address_with_password.replace("postgresql:", "postgresql+psycopg:", 1))

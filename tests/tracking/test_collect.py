@@ -7,6 +7,7 @@ import json
 import shutil
 import time
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import pyarrow.parquet as pq
 import pytest
@@ -17,13 +18,26 @@ from mlflow.entities import Run
 from real_study import TRACKING as SETTINGS
 
 from parallelsearch import cli
+from parallelsearch.config import TrackingConfig
 from parallelsearch.errors import DataError
 from parallelsearch.evaluation.episodes import read_episodes, read_provenance, read_rows, write_episodes
 from parallelsearch.files import read_json, write_json, write_text
 from parallelsearch.paths import Results
 from parallelsearch.tracking.collect import collect
-from parallelsearch.tracking.store import Store, create, open_store
+from parallelsearch.tracking.store import Store, create
 from parallelsearch.training.run_folder import start_run
+
+
+def artifact_folder(store: Store, run: Run) -> Path:
+    """Where a server that is given the store's artifacts folder looks for those of a run."""
+    location = urlsplit(run.info.artifact_uri)
+    assert location.scheme == "mlflow-artifacts" and store.place.artifacts is not None
+    return store.place.artifacts / location.path.lstrip("/")
+
+
+def artifacts(store: Store, run: Run) -> set[str]:
+    folder = artifact_folder(store, run)
+    return {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()}
 
 
 def runs_of(store: Store) -> dict[str, Run]:
@@ -78,8 +92,7 @@ def test_a_run_holds_config_curves_figures_checksums_and_files(results: Results,
     rows = list(read_rows(results.episodes("parallelsearch", 0, "hotpotqa.dev"), ["structure", "em"]))
     right = [row["em"] for row in rows if row["structure"] == "parallel"]
     assert run.data.metrics["eval/hotpotqa/parallel/em"] == pytest.approx(sum(right) / len(right))
-    stored = {entry.path for entry in store.client.list_artifacts(run.info.run_id, "run")}
-    assert stored == {"run/config.yaml", "run/metrics.jsonl", "run/done.json"}
+    assert artifacts(store, run) == {"run/config.yaml", "run/metrics.jsonl", "run/done.json"}
 
 
 def test_a_run_without_a_reward_is_collected_with_its_loss(results: Results, store: Store) -> None:
@@ -134,7 +147,7 @@ def test_a_run_that_the_guard_ended_is_failed_with_the_reason_until_it_goes_on(r
     run = store.client.get_run(ended["run_id"])
     assert (ended["complete"], ended["failure"]) == (False, reason)
     assert (run.info.status, run.data.tags["failure"]) == ("FAILED", reason)
-    assert "run/failed.json" in {entry.path for entry in store.client.list_artifacts(ended["run_id"], "run")}
+    assert "run/failed.json" in artifacts(store, run)
 
     (folder / "failed.json").unlink()
     gone_on = {run["arm"]: run for run in collect(results.root, SETTINGS)["runs"]}["parallelsearch"]
@@ -187,9 +200,9 @@ def test_tables_and_figures_become_artifacts_of_a_study_run(results: Results, st
     write_text(results.table("hotpotqa_by_structure", "csv"), "arm,seed\n")
     second = collect(results.root, SETTINGS)["study_run_id"]
     assert first == second
-    local = store.client.download_artifacts(second, "tables/hotpotqa_by_structure.csv")
-    assert Path(local).read_text() == "arm,seed\n"
-    assert {entry.path for entry in store.client.list_artifacts(second)} == {"tables", "config.yaml"}
+    run = store.client.get_run(second)
+    assert artifacts(store, run) == {"tables/hotpotqa_by_structure.csv", "config.yaml"}
+    assert (artifact_folder(store, run) / "tables" / "hotpotqa_by_structure.csv").read_text() == "arm,seed\n"
 
 
 def test_metric_names_that_collide_are_refused(results: Results, store: Store) -> None:
@@ -205,6 +218,19 @@ def test_a_folder_without_results_is_named(tmp_path: Path) -> None:
     create(tmp_path / "mlflow", SETTINGS)
     with pytest.raises(DataError, match="holds no training run and no episodes"):
         collect(tmp_path, SETTINGS)
+
+
+def test_an_artifacts_folder_that_cannot_be_written_is_named(
+    results: Results, empty_database: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "artifacts").write_text("a file")
+    shutil.copy(empty_database, tmp_path / "shared.db")
+    settings = TrackingConfig(uri=f"sqlite:///{tmp_path / 'shared.db'}", traces_per_run=0)
+    create(results.mlflow(), settings)
+    with pytest.raises(DataError, match=r"cannot be stored in the artifacts folder .*artifacts \(Not a directory\)"):
+        collect(results.root, settings)
+    (tmp_path / "artifacts").unlink()
+    assert {run["action"] for run in collect(results.root, settings)["runs"]} == {"created", "updated"}
 
 
 def test_the_commands_do_the_same(results: Results, capsys: pytest.CaptureFixture[str]) -> None:
@@ -224,7 +250,7 @@ def test_the_commands_do_the_same(results: Results, capsys: pytest.CaptureFixtur
     assert run("collect", str(results.root)) == 0
     assert "parallelsearch seed 0: created, 1 traces\n" in capsys.readouterr().out
     config = SETTINGS.model_copy(update={"experiment": "by-command"})
-    client: MlflowClient = open_store(results.mlflow(), config).client
+    client: MlflowClient = create(results.mlflow(), config).client
     assert client.get_experiment_by_name("by-command") is not None
 
 

@@ -2,20 +2,13 @@
 
 from __future__ import annotations
 
-import os
-import signal
-import socket
-import subprocess
-import sys
-import time
-import urllib.error
-import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 import real_study
 from browser import chromium
+from mlflow_server import PATIENCE, mlflow_server
 from selenium.webdriver import Chrome
 from selenium.webdriver.common.by import By
 from selenium.webdriver.support.ui import WebDriverWait
@@ -25,53 +18,15 @@ from parallelsearch.tracking.collect import collect
 from parallelsearch.tracking.store import Store
 
 pytestmark = pytest.mark.slow
-PATIENCE = 180  # seconds; the server imports most of MLflow
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 @pytest.fixture
 def server(results: Results, store: Store, tmp_path: Path) -> Iterator[tuple[str, dict[str, str]]]:
-    """Address of a server over the collected store, and the run of each arm; stopped by its process id."""
+    """Address of a server over the collected store, and the run of each arm."""
     summary = collect(results.root, real_study.TRACKING)
-    port = free_port()
-    command = [sys.executable, "-m", "mlflow", "server", "--backend-store-uri", store.uri]
-    command += ["--host", "127.0.0.1", "--port", str(port), "--workers", "1"]
-    with (tmp_path / "server.log").open("w") as log:
-        process = subprocess.Popen(
-            command,
-            stdout=log,
-            stderr=subprocess.STDOUT,
-            cwd=tmp_path,
-            env={**os.environ, "MLFLOW_DISABLE_TELEMETRY": "true"},
-            start_new_session=True,
-        )
-    try:
-        address = f"http://127.0.0.1:{port}"
-        wait_for(f"{address}/health", process, tmp_path / "server.log")
-        yield f"{address}/#/experiments/{store.experiment_id}", {run["arm"]: run["run_id"] for run in summary["runs"]}
-    finally:
-        os.killpg(process.pid, signal.SIGTERM)
-        try:
-            process.wait(30)
-        except subprocess.TimeoutExpired:
-            os.killpg(process.pid, signal.SIGKILL)
-            process.wait(30)
-
-
-def wait_for(url: str, process: subprocess.Popen, log: Path) -> None:
-    end = time.monotonic() + PATIENCE
-    while time.monotonic() < end and process.poll() is None:
-        try:
-            with urllib.request.urlopen(url, timeout=5):
-                return
-        except (urllib.error.URLError, OSError):
-            time.sleep(0.5)
-    pytest.fail(f"the MLflow server did not start:\n{log.read_text()[-2000:]}")
+    with mlflow_server(store.uri, results.mlflow() / "artifacts", tmp_path) as started:
+        address = f"{started.address}/#/experiments/{store.experiment_id}"
+        yield address, {run["arm"]: run["run_id"] for run in summary["runs"]}
 
 
 def shows(browser: Chrome, *texts: str) -> str:
@@ -103,3 +58,6 @@ def test_the_runs_of_all_arms_and_the_spans_of_a_trace_are_seen(
         row.find_element(By.XPATH, ".//*[starts-with(text(), 'tr-')]").click()
         text = shows(browser, "Spans", "generation 1", "search 1", "generation 2", "sub-query: The Apple Dumpling Gang")
         assert text.count("sub-query: ") == 2
+
+        browser.get(f"{experiment}/runs/{runs['parallelsearch']}/artifacts/run/config.yaml")
+        shows(browser, "metrics.jsonl", "lambda_d: 0.15")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from urllib.parse import urlparse
+from urllib.parse import urlsplit
 
 import numpy as np
 import pytest
@@ -11,6 +11,7 @@ from real_study import TRACKING as SETTINGS
 from safetensors.numpy import save_file
 
 from parallelsearch.evaluation.episodes import read_rows
+from parallelsearch.files import read_json
 from parallelsearch.paths import Results
 from parallelsearch.tracking import registry
 from parallelsearch.tracking.collect import collect
@@ -30,7 +31,12 @@ def test_a_trained_policy_becomes_a_version_once(results: Results, store: Store)
     first = collect(results.root, SETTINGS)
     assert first["best_versions"] == {"parallelsearch": "1"}  # the other arms have no weights here
     version = store.client.get_model_version_by_alias("parallelsearch", registry.BEST)
-    assert Path(urlparse(version.source).path) == folder.resolve()
+    assert results.root / version.tags["policy"] == folder
+    run = store.client.get_run(version.run_id)
+    assert version.source == f"{run.info.artifact_uri}/policy"
+    assert store.place.artifacts is not None
+    pointer = read_json(store.place.artifacts / urlsplit(version.source).path.lstrip("/") / registry.POINTER)
+    assert Path(pointer["results"], pointer["policy"]) == folder.resolve()
     assert version.run_id == next(run["run_id"] for run in first["runs"] if run["arm"] == "parallelsearch")
     rows = read_rows(results.episodes("parallelsearch", 0, "hotpotqa.dev"), ["em"])
     em = [row["em"] for row in rows]

@@ -10,7 +10,7 @@ import pytest
 
 from parallelsearch.config import TrackingConfig
 from parallelsearch.errors import DataError
-from parallelsearch.tracking.store import MARKER, create, open_store
+from parallelsearch.tracking.store import MARKER, create, require_marker
 
 SETTINGS = TrackingConfig(experiment="study", uri=None, traces_per_run=0)
 
@@ -29,13 +29,13 @@ def test_eight_processes_may_create_it_at_the_same_time(tmp_path: Path) -> None:
     running = [subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) for _ in range(8)]
     ends = [(process.communicate(), process.returncode) for process in running]
     assert [code for _, code in ends] == [0] * 8, [output for output, code in ends if code]
-    store = open_store(tmp_path / "mlflow", TrackingConfig.model_validate({}))
+    store = create(tmp_path / "mlflow", TrackingConfig.model_validate({}))
     assert len(store.client.search_experiments(filter_string="name = 'parallelsearch'")) == 1
 
 
 def test_collecting_without_a_store_names_the_command(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"holds no MLflow store; run `parallelsearch track init .*mlflow` first"):
-        open_store(tmp_path / "mlflow", SETTINGS)
+        require_marker(tmp_path / "mlflow")
 
 
 def test_a_file_that_is_no_database_is_named(tmp_path: Path) -> None:
@@ -54,4 +54,4 @@ def test_a_deleted_experiment_is_not_filled(tmp_path: Path) -> None:
     store = create(tmp_path, SETTINGS)
     store.client.delete_experiment(store.experiment_id)
     with pytest.raises(DataError, match=r"experiment 'study' in .* is deleted"):
-        open_store(tmp_path, SETTINGS)
+        create(tmp_path, SETTINGS)

@@ -25,7 +25,7 @@ from parallelsearch.tracking.results import find
 from parallelsearch.tracking.store import Store
 
 
-def traces_of(store: Store, run_id: str) -> dict[str, Trace]:
+def traces_by_question(store: Store, run_id: str) -> dict[str, Trace]:
     found = store.client.search_traces(locations=[store.experiment_id], run_id=run_id, include_spans=True)
     return {trace.info.tags["qid"]: trace for trace in found}
 
@@ -41,7 +41,7 @@ def episodes_of(results: Results, arm: str) -> dict[str, Episode]:
 
 def test_spans_rebuild_every_turn_with_its_times(results: Results, store: Store) -> None:
     run_id = run_of(collect(results.root, SETTINGS), "parallelsearch")
-    episodes, traces = episodes_of(results, "parallelsearch"), traces_of(store, run_id)
+    episodes, traces = episodes_of(results, "parallelsearch"), traces_by_question(store, run_id)
     assert len(traces) == 3
     for qid, trace in traces.items():
         episode = episodes[qid]
@@ -74,7 +74,7 @@ def test_spans_rebuild_every_turn_with_its_times(results: Results, store: Store)
 def test_traces_belong_to_their_own_run(results: Results, store: Store) -> None:
     summary = collect(results.root, SETTINGS)
     for run in summary["runs"]:
-        traces = traces_of(store, run["run_id"]).values()
+        traces = traces_by_question(store, run["run_id"]).values()
         assert {trace.info.tags["arm"] for trace in traces} == {run["arm"]}
         assert {trace.info.trace_metadata["mlflow.sourceRun"] for trace in traces} == {run["run_id"]}
 
@@ -92,7 +92,7 @@ def test_a_failed_episode_is_a_trace_in_error(results: Results, store: Store) ->
     for arm in ("warm-start", "search-r1", "parallelsearch", "no-decomposition-reward"):
         results.episodes(arm, 0, "hotpotqa.dev").unlink()
     run_id = run_of(collect(results.root, settings), "no-search-count-reward")
-    traces = traces_of(store, run_id)
+    traces = traces_by_question(store, run_id)
     assert len(traces) == 47
     failed = [trace for trace in traces.values() if trace.info.tags["stop_reason"] == "retriever_error"]
     assert [trace.info.state.value for trace in failed] == ["ERROR"]
@@ -139,6 +139,6 @@ def test_a_search_that_the_model_did_not_ask_for_has_no_generation(results: Resu
     write_episodes(target, changed, arm="rag", seed=0, provenance=read_provenance(source))
     summary = collect(results.root, SETTINGS)
     assert summary["failed_traces"] == []
-    (trace,) = traces_of(store, run_of(summary, "rag")).values()
+    (trace,) = traces_by_question(store, run_of(summary, "rag")).values()
     names = [span.name for span in trace.data.spans if not span.name.startswith("sub-query")]
     assert sorted(names) == ["episode", "generation 2", "generation 3", "search 1", "search 2"]

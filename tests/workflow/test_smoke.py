@@ -9,9 +9,11 @@ import subprocess
 import time
 from collections import Counter
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 from checkout import ENVIRONMENT, Checkout
+from mlflow_server import MlflowServer
 from planted_secrets import SECRETS, holding
 
 from parallelsearch.evaluation.episodes import read_episodes, read_provenance
@@ -203,3 +205,36 @@ def test_a_set_is_answered_a_second_time_as_the_published_evaluation_does(study:
     assert Counter(question.structure for question in answered) == Counter(
         {structure: count - count % 4 for structure, count in counts.items() if count >= 4}
     )
+
+
+def test_the_study_completes_while_the_tracking_server_is_down_and_is_imported_later(
+    study: Checkout, tmp_path: Path
+) -> None:
+    from mlflow import MlflowClient
+
+    results = study.root / "results"
+    server = MlflowServer(f"sqlite:///{tmp_path / 'server.db'}", tmp_path / "artifacts", tmp_path)
+    tracking = f"tracking={{experiment: later, uri: '{server.address}', traces_per_run: 2, patience: 0}}"
+    done = study.snakemake("all", *SMOKE, tracking, "--rerun-triggers", "params", timeout=300)
+    assert done.returncode == 0, done.stdout[-3000:]
+    assert json.loads((results / "mlflow" / "collected.json").read_text())["pending"] == server.address
+    log = (results / "logs" / "track_collect" / "job.log").read_text()
+    assert "does not answer: the runs are in" in log and "run `parallelsearch track import results` when" in log
+
+    command = ["parallelsearch", "track", "import", "results"]
+    server.start()
+    try:
+        for _ in range(2):
+            done = subprocess.run(command, cwd=study.root, env=ENVIRONMENT, capture_output=True, text=True, timeout=300)
+            assert done.returncode == 0, done.stderr
+        client = MlflowClient(server.address)
+        experiment = client.get_experiment_by_name("later")
+        assert experiment is not None
+        runs = client.search_runs([experiment.experiment_id])
+        assert sorted(run.data.tags.get("arm", "study") for run in runs) == sorted([*EVALUATED, "study"])
+        (trained,) = [run for run in runs if run.data.tags.get("arm") == "parallelsearch"]
+        assert [point.step for point in client.get_metric_history(trained.info.run_id, "reward_mean")] == [1, 2]
+        assert len(client.search_traces(locations=[experiment.experiment_id])) == 2 * len(EVALUATED)
+    finally:
+        server.stop()
+    assert json.loads((results / "mlflow" / "collected.json").read_text())["pending"] == ""

@@ -11,7 +11,7 @@ from parallelsearch.config.data import (
     RemoteFile,
 )
 from parallelsearch.config.environments import EnvironmentsConfig
-from parallelsearch.config.evaluation import EvaluationConfig, JudgeConfig, PublishedProtocol, TrackingConfig
+from parallelsearch.config.evaluation import EvaluationConfig, JudgeConfig, PublishedProtocol
 from parallelsearch.config.policy import PolicyConfig, WarmStartConfig
 from parallelsearch.config.retrieval import (
     INDEX_KINDS,
@@ -25,6 +25,7 @@ from parallelsearch.config.reward import SEMANTICS, OtcConfig, RewardConfig, Sea
 from parallelsearch.config.section import Section
 from parallelsearch.config.server import ServerConfig
 from parallelsearch.config.study import WARM_START, ArmConfig, ArmOverride, StudyConfig
+from parallelsearch.config.tracking import TrackingConfig
 from parallelsearch.config.training import READ_BY, SUPERVISED, TRAINABLE, GuardConfig, SimulatorConfig, TrainingConfig
 
 __all__ = [

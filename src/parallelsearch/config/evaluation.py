@@ -54,11 +54,3 @@ class EvaluationConfig(Section):
                 "evaluation.engine is 'openai', but evaluation.server is missing; give a server's url and its model."
             )
         return self
-
-
-class TrackingConfig(Section):
-    """MLflow."""
-
-    experiment: str = Field("parallelsearch", description="Experiment name.")
-    uri: str | None = Field(None, description="Tracking server; none: the SQLite store under results/mlflow.")
-    traces_per_run: int = Field(12, ge=0, description="Episodes of each arm stored as MLflow traces.")

@@ -9,12 +9,13 @@ from pydantic import Field, model_validator
 from parallelsearch.config.agent import AgentConfig
 from parallelsearch.config.data import CorpusConfig, DatasetConfig, GeoWorldConfig
 from parallelsearch.config.environments import EnvironmentsConfig
-from parallelsearch.config.evaluation import EvaluationConfig, TrackingConfig
+from parallelsearch.config.evaluation import EvaluationConfig
 from parallelsearch.config.names import DottedName, Name, PlainPath
 from parallelsearch.config.policy import PolicyConfig, WarmStartConfig
 from parallelsearch.config.retrieval import EmbedConfig, IndexConfig
 from parallelsearch.config.reward import RewardConfig
 from parallelsearch.config.section import Section
+from parallelsearch.config.tracking import TrackingConfig
 from parallelsearch.config.training import TRAINABLE, TrainingConfig
 
 WARM_START = "warm-start"  # the name under which the untrained (warm-started) policy is evaluated beside the arms

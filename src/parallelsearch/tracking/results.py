@@ -24,6 +24,7 @@ _SEED = re.compile(r"seed\d+")  # a run that was set aside has a longer name
 class ArmResult:
     """The training run (if there is one) and the episodes files of one arm and seed."""
 
+    root: Path  # the results folder
     arm: str
     seed: int
     training: TrainingRun | None = None
@@ -93,7 +94,7 @@ def find(root: Path) -> list[ArmResult]:
     keys = sorted({*training, *episodes})
     if not keys:
         raise DataError(f"{root} holds no training run and no episodes; run the study first.")
-    return [ArmResult(*key, training.get(key), episodes.get(key, []), published.get(key, [])) for key in keys]
+    return [ArmResult(root, *key, training.get(key), episodes.get(key, []), published.get(key, [])) for key in keys]
 
 
 def _seed_folders(root: Path, pattern: str) -> list[Path]:

@@ -1,4 +1,8 @@
-"""One MLflow run for each arm and seed: parameters, training curves, final figures, tags and the merged config."""
+"""One MLflow run for each arm and seed: parameters, training curves, final figures, tags and the merged config.
+
+Everything is written so that a collection which was broken off anywhere can be done again: a run has its key from its
+creation on, only missing figures are added, and the mark of a complete run is its last tag.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +24,9 @@ from parallelsearch.tracking.names import (
     shortened,
 )
 from parallelsearch.tracking.results import ArmResult
-from parallelsearch.tracking.store import Store
+from parallelsearch.tracking.store import Store, log_artifact
+from parallelsearch.tracking.stored_traces import delete_traces, trace_ids
+from parallelsearch.tracking.study import STUDY
 
 if TYPE_CHECKING:
     from mlflow.entities import Metric, Run
@@ -43,41 +49,72 @@ class Written:
     traces: str = ""  # checksum of the traces it has
 
 
-def write_run(store: Store, result: ArmResult) -> Written:
+def write_run(store: Store, result: ArmResult, study: str) -> Written:
     """Creates the run of `result`, or brings the one with the same key up to date.
 
     A run whose curves contradict the files (it was trained again with the same config) is deleted and written anew.
     """
     content = result.content()
-    run = find_run(store, result.key)
+    run = find_run(store, result.key, study)
     curve = training_metrics(result)
     if run is not None and run.data.tags.get(CONTENT) == content:
         return Written(run.info.run_id, "unchanged", traces=run.data.tags.get(TRACES, ""))
     known = _stored_curve(store, run, curve) if run is not None else {}
     if any(known.get((metric.key, metric.step), metric.value) != metric.value for metric in curve):
         assert run is not None
-        store.client.delete_run(run.info.run_id)
+        remove_run(store, run.info.run_id)
         run, known = None, {}
+    labels = tags(result) | {STUDY: study}
     action = "updated" if run is not None else "created"
     if run is None:
-        run = store.client.create_run(store.experiment_id, _start(result), run_name=f"{result.arm} seed {result.seed}")
+        run = create_run(store, f"{result.arm} seed {result.seed}", labels, _start(result))
+    run_id = str(run.info.run_id)
     new = [metric for metric in curve if (metric.key, metric.step) not in known]
-    new += _final_metrics(result)
-    log(store, run.info.run_id, new, parameters(result), tags(result))
+    new += _final_metrics(result, run.data.metrics)
+    log(store, run_id, new, parameters(result), labels)
     if FAILURE in run.data.tags and not result.failure:  # the run has gone on since
-        store.client.delete_tag(run.info.run_id, FAILURE)
+        store.client.delete_tag(run_id, FAILURE)
     for path in result.files:
         if path.suffix != ".parquet":
-            store.client.log_artifact(run.info.run_id, str(path), "run")
-    _set_status(store, run.info.run_id, result)
-    store.client.set_tag(run.info.run_id, CONTENT, content)  # last: a collection that was killed is done again
-    return Written(run.info.run_id, action, len(new), run.data.tags.get(TRACES, ""))
+            log_artifact(store, run, path, "run")
+    _set_status(store, run_id, result)
+    store.client.set_tag(run_id, CONTENT, content)  # last: a collection that was killed is done again
+    return Written(run_id, action, len(new), run.data.tags.get(TRACES, ""))
 
 
-def find_run(store: Store, key: str) -> Run | None:
-    """The active run with the key, whichever collection made it."""
-    runs = store.client.search_runs([store.experiment_id], f"tags.`{KEY}` = '{key}'", max_results=1)
-    return runs[0] if runs else None
+def find_run(store: Store, key: str, study: str) -> Run | None:
+    """The study's active run with the key, whichever collection made it.
+
+    Where there is more than one (see `create_run`), all collections keep the same one: the first by its id.
+    """
+    found = store.client.search_runs([store.experiment_id], f"tags.`{KEY}` = '{key}'", max_results=1000)
+    own = sorted((run for run in found if run.data.tags.get(STUDY, study) == study), key=lambda run: run.info.run_id)
+    for run in own[1:]:
+        remove_run(store, run.info.run_id)
+    return own[0] if own else None
+
+
+def create_run(store: Store, name: str, labels: dict[str, str], start: int | None = None) -> Run:
+    """A new run that has its tags, KEY and STUDY among them, from its beginning: if it is never filled, it is found.
+
+    Another run may have been created meanwhile, by a collection of a copy of the study, or by the same request sent
+    twice because its answer was lost. Whoever comes last sees both, and one of them goes.
+    """
+    tags = {key: shortened(value, TAG_LENGTH) for key, value in labels.items()}
+    run = store.client.create_run(store.experiment_id, start, tags, name)
+    return find_run(store, labels[KEY], labels[STUDY]) or run
+
+
+def remove_run(store: Store, run_id: str) -> None:
+    """Deletes a run and its traces; one that is already gone is no error."""
+    from mlflow.exceptions import MlflowException
+
+    try:
+        delete_traces(store, trace_ids(store, run_id))
+        store.client.delete_run(run_id)
+    except MlflowException as error:
+        if error.error_code not in ("RESOURCE_DOES_NOT_EXIST", "INVALID_PARAMETER_VALUE"):
+            raise
 
 
 def log(store: Store, run_id: str, values: Sequence[Metric], parameters: dict[str, str], tags: dict[str, str]) -> None:
@@ -143,11 +180,15 @@ def training_metrics(result: ArmResult) -> list[Metric]:
     return curve
 
 
-def _final_metrics(result: ArmResult) -> list[Metric]:
-    """`eval/{dataset}/{structure}/{figure}` of the episodes files; `eval_published/...` of the published protocol."""
+def _final_metrics(result: ArmResult, stored: dict[str, float]) -> list[Metric]:
+    """`eval/{dataset}/{structure}/{figure}` of the episodes files; `eval_published/...` of the published protocol.
+
+    Those that `stored` does not have. They are as old as the newest file, so that two collections write the same; a
+    figure that has changed is as old as this collection, for MLflow shows the youngest.
+    """
     from mlflow.entities import Metric
 
-    now = int(time.time() * 1000)
+    now, written = int(time.time() * 1000), _newest(result)
     values = []
     for path in (*result.episodes, *result.published_episodes):
         judgements = path.with_name("judgements.parquet")
@@ -155,10 +196,11 @@ def _final_metrics(result: ArmResult) -> list[Metric]:
         for row in metrics.summarise(episodes, by=["dataset", "structure"]).to_dict("records"):
             kind = "eval_published" if path in result.published_episodes else "eval"
             prefix = f"{kind}/{row.pop('dataset')}/{row.pop('structure')}"
+            figures = {sanitised(f"{prefix}/{name}"): float(value) for name, value in row.items() if is_metric(value)}
             values += [
-                Metric(sanitised(f"{prefix}/{figure}"), float(value), now, 0)
-                for figure, value in row.items()
-                if is_metric(value)
+                Metric(name, value, now if name in stored else written, 0)
+                for name, value in figures.items()
+                if stored.get(name) != value
             ]
     return values
 

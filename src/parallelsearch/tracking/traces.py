@@ -1,14 +1,18 @@
 """Episodes as MLflow traces: episode > generation and search of every turn > sub-queries, with the times they took.
 
-The client API is used throughout: the fluent one keeps its state per thread and has attached spans to the wrong run.
-Sub-queries of one search are one batched call, so their spans share the search's start and end.
+A trace's id follows from its run and episode, so that a trace which is written again is the same trace. First the trace
+is created, linked to its run, then all its spans are stored in one call: wherever that is broken off, the next
+collection finds what there is by the run. MLflow's tracing context would do neither: it invents ids, sends spans before
+their trace, in the background, and forgets those that a store did not take. Sub-queries of one search are one batched
+call, so their spans share the search's start and end.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,79 +22,62 @@ from parallelsearch.evaluation.episodes import SCHEMA, episode_of, read_rows
 from parallelsearch.evaluation.metrics import STRUCTURES
 from parallelsearch.files import sha256
 from parallelsearch.records import SubQuery, Turn
+from parallelsearch.tracking.faults import is_removed, is_temporary
 from parallelsearch.tracking.names import shortened
 from parallelsearch.tracking.results import ArmResult
 from parallelsearch.tracking.runs import TRACES, Written
 from parallelsearch.tracking.store import Store
+from parallelsearch.tracking.stored_traces import delete_traces, trace_ids
 
 if TYPE_CHECKING:
-    from mlflow import MlflowClient
-    from mlflow.entities import Span, Trace
+    from mlflow.entities import Span
 
 NANOSECONDS = 1_000_000_000
 SPAN_NAME_LENGTH = 80
-TRACES_IN_FLIGHT = 50  # MLflow's background queue drops spans beyond about two thousand
+PREVIEW_LENGTH = 1000  # what the list of traces shows of a question or an answer
 
 
-@dataclass(frozen=True)
-class PendingTraces:
-    """The traces of one run that were handed to MLflow, which writes them in the background."""
+def write_traces(store: Store, run: Written, result: ArmResult, limit: int) -> list[str]:
+    """Stores up to `limit` episodes of an arm and seed as traces of its run, in place of other ones.
 
-    run_id: str
-    content: str
-    traces: int
-    spans: int
-    failures: list[str]
-
-
-def send_traces(store: Store, run: Written, result: ArmResult, limit: int) -> PendingTraces | None:
-    """Hands up to `limit` episodes of an arm and seed to MLflow as traces of its run, in place of older ones.
-
-    None where the run already has these traces.
+    Returns a sentence for every trace that could not be written. Nothing is done where the run has these traces
+    already.
     """
-    import mlflow
-
     content = _content(result, limit)
     if run.traces == content:
-        return None
-    stale = trace_ids(store, run.run_id) if run.action != "created" else []
-    if stale:
-        store.client.delete_traces(store.experiment_id, trace_ids=stale)
+        return []
     rows, failures = chosen_rows(result, limit), []
-    for number, (row, start) in enumerate(_with_starts(rows, result), 1):
+    wanted = {trace_id(run.run_id, row) for row in rows}
+    if run.action != "created":
+        delete_traces(store, [found for found in trace_ids(store, run.run_id) if found not in wanted])
+    for row, start in _with_starts(rows, result):
         try:
             write_trace(store, run.run_id, row, start)
         except Exception as error:  # a trace is an illustration: the collection goes on without it and says so
+            if is_temporary(error):
+                raise
             failures.append(f"{result.key}, question {row['qid']}: {' '.join(str(error).split())}")
-        if number % TRACES_IN_FLIGHT == 0:
-            mlflow.flush_trace_async_logging()
-    return PendingTraces(run.run_id, content, len(rows), sum(map(span_count, rows)), failures)
-
-
-def confirm_traces(store: Store, pending: Sequence[PendingTraces]) -> list[str]:
-    """Waits for the background writer and returns a sentence for every trace, or run of them, that is not whole."""
-    import mlflow
-
-    mlflow.flush_trace_async_logging()
-    failures = []
-    for sent in pending:
-        failures += sent.failures
-        stored = _traces(store, sent.run_id, spans=True)
-        spans = sum(len(trace.data.spans) for trace in stored)
-        if (len(stored), spans) == (sent.traces, sent.spans):
-            store.client.set_tag(sent.run_id, TRACES, sent.content)
-        elif not sent.failures:
-            failures.append(
-                f"run {sent.run_id}: stored were {len(stored)} of {sent.traces} traces, {spans} of {sent.spans} spans"
-            )
+    if not failures:
+        _confirm(store, run.run_id, content, wanted)
     return failures
 
 
-def span_count(row: dict[str, Any]) -> int:
-    """Number of spans of an episode's trace: itself, every generation, every search, every sub-query."""
-    turns = episode_of(row).turns
-    searches = [turn.sub_queries for turn in turns if turn.sub_queries]
-    return 1 + sum(turn.generated for turn in turns) + len(searches) + sum(map(len, searches))
+def _confirm(store: Store, run_id: str, content: str, ids: set[str]) -> None:
+    """Marks a run as having its traces; they go where another collection has removed the run meanwhile."""
+    from mlflow.exceptions import MlflowException
+
+    try:
+        store.client.set_tag(run_id, TRACES, content)
+    except MlflowException as error:
+        if is_removed(error):
+            delete_traces(store, sorted(ids))
+        raise
+
+
+def trace_id(run_id: str, row: dict[str, Any]) -> str:
+    """The id of an episode's trace in a run: 128 bits of a checksum over all the episode holds."""
+    text = json.dumps([run_id, row], sort_keys=True, default=str)
+    return f"tr-{hashlib.sha256(text.encode()).hexdigest()[:32]}"
 
 
 def chosen_rows(result: ArmResult, limit: int) -> list[dict[str, Any]]:
@@ -115,92 +102,135 @@ def chosen_rows(result: ArmResult, limit: int) -> list[dict[str, Any]]:
 
 def write_trace(store: Store, run_id: str, row: dict[str, Any], start: int) -> str:
     """One episode as a trace that begins at `start` (nanoseconds since 1970); returns the trace's id."""
-    from mlflow.entities import SpanStatus, SpanStatusCode, SpanType
+    from mlflow.entities import TraceInfo, TraceLocation, TraceState
+    from mlflow.tracing.client import TracingClient
+    from mlflow.tracing.constant import TRACE_SCHEMA_VERSION, TRACE_SCHEMA_VERSION_KEY, TraceMetadataKey, TraceTagKey
 
-    episode = episode_of(row)
-    root = store.client.start_trace(
-        name="episode",
-        span_type=SpanType.AGENT,
-        inputs={"question": episode.question.text, "golden_answers": list(episode.question.golden_answers)},
-        attributes=_attributes(row),
-        tags=_tags(row),
-        experiment_id=store.experiment_id,
-        start_time_ns=start,
-        run_id=run_id,
+    tree = episode_spans(trace_id(run_id, row), row, start)
+    root = tree.spans[0]
+    failed = episode_of(row).stop_reason.is_infrastructure_failure
+    info = TraceInfo(
+        trace_id=tree.trace_id,
+        trace_location=TraceLocation.from_experiment_id(store.experiment_id),
+        request_time=start // 1_000_000,
+        execution_duration=(int(root["end_time_unix_nano"]) - start) // 1_000_000,
+        state=TraceState.ERROR if failed else TraceState.OK,
+        request_preview=shortened(json.dumps(tree.inputs, ensure_ascii=False), PREVIEW_LENGTH),
+        response_preview=shortened(json.dumps(tree.outputs, ensure_ascii=False), PREVIEW_LENGTH),
+        trace_metadata={TraceMetadataKey.SOURCE_RUN: run_id, TRACE_SCHEMA_VERSION_KEY: str(TRACE_SCHEMA_VERSION)},
+        tags={**_tags(row), TraceTagKey.TRACE_NAME: root["name"]},
     )
-    clock = start
-    context = episode.prompt_tokens
-    shown = episode.prompt
+    client = TracingClient(store.uri)
+    client.start_trace(info)
+    client.log_spans(store.experiment_id, tree.entities())
+    return tree.trace_id
+
+
+@dataclass
+class SpanTree:
+    """The spans of one trace, parents first, in MLflow's own layout of a stored span."""
+
+    trace_id: str
+    spans: list[dict[str, Any]] = field(default_factory=list)
+    inputs: dict[str, Any] = field(default_factory=dict)  # of the root span
+    outputs: dict[str, Any] = field(default_factory=dict)
+
+    def add(
+        self,
+        name: str,
+        kind: str,
+        times: tuple[int, int],
+        inputs: Any,
+        outputs: Any,
+        attributes: dict[str, Any],
+        parent: str = "",
+    ) -> str:
+        """Adds a span (`times`: start and end in nanoseconds) and returns its id."""
+        from mlflow.tracing.constant import SpanAttributeKey
+        from mlflow.tracing.utils import dump_span_attribute_value
+
+        values = {
+            **attributes,
+            SpanAttributeKey.REQUEST_ID: self.trace_id,
+            SpanAttributeKey.SPAN_TYPE: kind,
+            SpanAttributeKey.INPUTS: inputs,
+            SpanAttributeKey.OUTPUTS: outputs,
+        }
+        span_id = hashlib.sha256(f"{self.trace_id} {len(self.spans)}".encode()).hexdigest()[:16]
+        self.spans.append(
+            {
+                "trace_id": self.trace_id,
+                "span_id": span_id,
+                "parent_span_id": parent,
+                "name": name,
+                "start_time_unix_nano": times[0],
+                "end_time_unix_nano": times[1],
+                "status": {"code": "STATUS_CODE_OK", "message": ""},
+                "attributes": {key: dump_span_attribute_value(value) for key, value in values.items()},
+            }
+        )
+        return span_id
+
+    def entities(self) -> list[Span]:
+        from mlflow.entities import Span
+
+        return [Span.from_dict(span) for span in self.spans]
+
+
+def episode_spans(identity: str, row: dict[str, Any], start: int) -> SpanTree:
+    """The spans of an episode: itself, every generation, every search, every sub-query."""
+    from mlflow.entities import SpanType
+
+    episode, tree = episode_of(row), SpanTree(identity)
+    tree.inputs = {"question": episode.question.text, "golden_answers": list(episode.question.golden_answers)}
+    tree.outputs = {"answer": episode.answer, "stop_reason": episode.stop_reason.value}
+    if episode.error:
+        tree.outputs["error"] = episode.error
+    times = (start, start + _duration(episode.seconds))
+    root = tree.add("episode", SpanType.AGENT, times, tree.inputs, tree.outputs, _attributes(row))
+    clock, context, shown = start, episode.prompt_tokens, episode.prompt
     for number, turn in enumerate(episode.turns, 1):
-        clock = _write_turn(store.client, root, number, turn, clock, context, shown)
+        clock = _add_turn(tree, root, number, turn, clock, context, shown)
         context += turn.model_tokens + turn.observation_tokens
         shown = turn.observation
-    failed = episode.stop_reason.is_infrastructure_failure
-    status = SpanStatus(SpanStatusCode.ERROR, episode.error) if failed else SpanStatus(SpanStatusCode.OK)
-    outputs = {"answer": episode.answer, "stop_reason": episode.stop_reason.value}
-    store.client.end_trace(
-        root.trace_id,
-        outputs=outputs | ({"error": episode.error} if episode.error else {}),
-        status=status,
-        end_time_ns=max(clock, start + _duration(episode.seconds)),
-    )
-    return str(root.trace_id)
+    tree.spans[0]["end_time_unix_nano"] = max(clock, times[1])
+    if episode.stop_reason.is_infrastructure_failure:
+        tree.spans[0]["status"] = {"code": "STATUS_CODE_ERROR", "message": episode.error}
+    return tree
 
 
-def _write_turn(client: MlflowClient, root: Span, number: int, turn: Turn, start: int, context: int, shown: str) -> int:
+def _add_turn(tree: SpanTree, root: str, number: int, turn: Turn, start: int, context: int, shown: str) -> int:
     """The spans of one turn; returns the end of the last one. A search without a generation has no generation span."""
     from mlflow.entities import SpanType
 
     generated = start
     if turn.generated:
-        generated = _write_generation(client, root, number, turn, start, context, shown)
+        generated = _add_generation(tree, root, number, turn, start, context, shown)
     if not turn.sub_queries:
         return generated
-    found = generated + _duration(turn.search_seconds)
-    search = client.start_span(
-        f"search {number}",
-        root.trace_id,
-        root.span_id,
-        span_type=SpanType.TOOL,
-        inputs={"sub_queries": [query.text for query in turn.sub_queries]},
-        attributes={"sub_queries": len(turn.sub_queries), "observation_tokens": turn.observation_tokens},
-        start_time_ns=generated,
-    )
+    times = (generated, generated + _duration(turn.search_seconds))
+    inputs = {"sub_queries": [query.text for query in turn.sub_queries]}
+    figures = {"sub_queries": len(turn.sub_queries), "observation_tokens": turn.observation_tokens}
+    outputs = {"observation": turn.observation}
+    search = tree.add(f"search {number}", SpanType.TOOL, times, inputs, outputs, figures, root)
     for query in turn.sub_queries:
-        span = client.start_span(
-            f"sub-query: {shortened(query.text, SPAN_NAME_LENGTH)}",
-            root.trace_id,
-            search.span_id,
-            span_type=SpanType.RETRIEVER,
-            inputs={"query": query.text},
-            attributes={"hits": len(query.hits), "shown": query.shown},
-            start_time_ns=generated,
-        )
-        client.end_span(root.trace_id, span.span_id, outputs=_documents(query), end_time_ns=found)
-    client.end_span(root.trace_id, search.span_id, outputs={"observation": turn.observation}, end_time_ns=found)
-    return found
+        name = f"sub-query: {shortened(query.text, SPAN_NAME_LENGTH)}"
+        figures = {"hits": len(query.hits), "shown": query.shown}
+        tree.add(name, SpanType.RETRIEVER, times, {"query": query.text}, _documents(query), figures, search)
+    return times[1]
 
 
-def _write_generation(
-    client: MlflowClient, root: Span, number: int, turn: Turn, start: int, context: int, shown: str
-) -> int:
+def _add_generation(tree: SpanTree, root: str, number: int, turn: Turn, start: int, context: int, shown: str) -> int:
     from mlflow.entities import SpanType
     from mlflow.tracing.constant import SpanAttributeKey
 
     usage = {"input_tokens": context, "output_tokens": turn.model_tokens, "total_tokens": context + turn.model_tokens}
-    end = start + _duration(turn.generate_seconds)
-    span = client.start_span(
-        f"generation {number}",
-        root.trace_id,
-        root.span_id,
-        span_type=SpanType.LLM,
-        inputs={"prompt" if number == 1 else "observation": shown},
-        attributes={"action": turn.action.value, SpanAttributeKey.CHAT_USAGE: usage},
-        start_time_ns=start,
-    )
+    times = (start, start + _duration(turn.generate_seconds))
+    inputs = {"prompt" if number == 1 else "observation": shown}
     outputs = {"text": turn.text, "action": turn.action.value, "answer": turn.answer}
-    client.end_span(root.trace_id, span.span_id, outputs=outputs, end_time_ns=end)
-    return end
+    attributes = {"action": turn.action.value, SpanAttributeKey.CHAT_USAGE: usage}
+    tree.add(f"generation {number}", SpanType.LLM, times, inputs, outputs, attributes, root)
+    return times[1]
 
 
 def _documents(query: SubQuery) -> list[dict[str, Any]]:
@@ -237,24 +267,6 @@ def _with_starts(rows: list[dict[str, Any]], result: ArmResult) -> Iterator[tupl
 
 def _duration(seconds: float) -> int:
     return round(seconds * NANOSECONDS)
-
-
-def trace_ids(store: Store, run_id: str) -> list[str]:
-    """Ids of the traces that are linked to a run."""
-    return [trace.info.trace_id for trace in _traces(store, run_id, spans=False)]
-
-
-def _traces(store: Store, run_id: str, spans: bool) -> list[Trace]:
-    found: list[Trace] = []
-    token = None
-    while True:
-        page = store.client.search_traces(
-            locations=[store.experiment_id], run_id=run_id, max_results=200, page_token=token, include_spans=spans
-        )
-        found += page
-        token = page.token
-        if not token:
-            return found
 
 
 def _content(result: ArmResult, limit: int) -> str:
