@@ -2,6 +2,7 @@
 #   make demo         the laptop study, from nothing to tables, figures, report and MLflow store
 #   make test         all tests but the whole training jobs of single arms
 #   make test-all     everything, style and types included; each arm's job takes minutes, all of them hours on two cores
+#   make test-slurm   the smoke study through a Slurm that it brings up on this machine (Debian), and what goes wrong on clusters
 #   make real         real questions, a real language model, no training
 #   make bench-retrieval   encoder, server and indexes against the plain way; recall of supporting pages
 #   make bench-rollout     episodes a second of the asynchronous loop against a turn-synchronous one (POLICY=folder)
@@ -26,7 +27,7 @@ unexport PYTHONDONTWRITEBYTECODE
 # Several processes compute at once: a waiting thread must not keep a core busy (a step was 10 times slower with it).
 export OMP_WAIT_POLICY := PASSIVE
 
-.PHONY: help env browser demo real report mlflow test test-all lint lock clean bench-retrieval bench-rollout
+.PHONY: help env browser demo real report mlflow test test-all test-slurm lint lock clean bench-retrieval bench-rollout
 
 help:
 	@sed -n '1,/^$$/s/^# \{0,1\}//p' Makefile
@@ -108,7 +109,11 @@ test: env browser
 	pytest
 
 test-all: lint browser
-	pytest -m ""
+	pytest -m "not slurm"
+
+# Installs Debian's slurm packages where they are missing, for which it has to run as root; stops its daemons at the end.
+test-slurm: env
+	pytest -m slurm
 
 lint: env
 	ruff check src tests benchmarks

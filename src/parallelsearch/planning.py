@@ -275,6 +275,14 @@ class StudyPlan(SettingsSlices):
         training = self.arm(name).training
         return training.gpus_per_node if training.device == "cuda" else 0
 
+    def gres(self, name: str) -> str:
+        """What an arm's training job asks of each of its nodes, as Slurm's --gres: 'gpu:8'; nothing on the CPU."""
+        return f"gpu:{gpus}" if (gpus := self.gpus(name)) else ""
+
+    def tasks(self, name: str) -> int:
+        """Slurm's --ntasks of a training job on CPUs, one a node; 0 with GPUs: the executor would make it one a GPU."""
+        return 0 if self.gpus(name) else self.nodes(name)
+
     def nodes(self, name: str) -> int:
         return self.arm(name).training.nodes
 

@@ -14,6 +14,9 @@ import sys
 if shutil.which("parallelsearch") is None:
     shell.prefix(f"export PATH={shlex.quote(str(Path(sys.executable).parent))}:$PATH; ")
 
+# What a job that can use every core takes. Inside a Slurm job these are the allocated ones, also where nothing pins it to them.
+CORES = min(workflow.cores or 1, int(os.environ.get("SLURM_CPUS_PER_TASK", workflow.cores or 1)))
+
 # With `--sdm conda` jobs run in these environments; without it, in the one that Snakemake was started from.
 CPU_ENV = str(Path(workflow.basedir) / "envs" / "cpu.yaml")
 GPU_ENV = str(Path(workflow.basedir) / "envs" / "gpu.yaml")

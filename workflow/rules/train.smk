@@ -44,10 +44,11 @@ rule warm_start:
         R.benchmark("warm_start", "seed{seed}")
     conda:
         CPU_ENV
-    threads: workflow.cores
+    threads: CORES
     resources:
-        mem_mb=4000,
-        runtime=120,
+        mem_mb=lambda wildcards, attempt: NEEDS.warm_start_mb(attempt),
+        runtime=lambda wildcards, attempt: NEEDS.warm_start_minutes(attempt),
+        cpus_per_task=NEEDS.policy_cores(),
     params:
         folder=str(R.warm_start("{seed}")),
         settings=PLAN.warm_start_settings(),
@@ -72,12 +73,15 @@ rule train:
         R.benchmark("train", "{arm}.seed{seed}")
     conda:
         GPU_ENV if PLAN.study.training.device == "cuda" else CPU_ENV
-    threads: workflow.cores
+    threads: CORES
     resources:
-        mem_mb=5000,
-        runtime=2880,
-        gpu=lambda wildcards: PLAN.gpus(wildcards.arm),
+        mem_mb=lambda wildcards, attempt: NEEDS.train_mb(wildcards.arm, attempt),
+        runtime=lambda wildcards: NEEDS.train_minutes(wildcards.arm),
+        cpus_per_task=lambda wildcards: NEEDS.train_cores(wildcards.arm),
         nodes=lambda wildcards: PLAN.nodes(wildcards.arm),
+        tasks=lambda wildcards: PLAN.tasks(wildcards.arm),
+        gpus_per_node=lambda wildcards: PLAN.gpus(wildcards.arm),
+        gres=lambda wildcards: PLAN.gres(wildcards.arm),  # of each node, where `gpu` would be of all nodes together
     params:
         folder=str(R.train("{arm}", "{seed}")),
         policy=lambda wildcards: PLAN.initial_policy(wildcards.seed),
@@ -88,7 +92,7 @@ rule train:
         ],
         settings=lambda wildcards: PLAN.train_settings(wildcards.arm),
     message:
-        "Training {wildcards.arm}, seed {wildcards.seed} (GPUs: {resources.gpu}); progress: {log}"
+        "Training {wildcards.arm}, seed {wildcards.seed} (nodes: {resources.nodes}, GPUs of each: {resources.gpus_per_node}); progress: {log}"
     shell:
         "parallelsearch train {params.folder:q} --arm {wildcards.arm:q} --seed {wildcards.seed}"
         " --policy {params.policy:q} --index {params.index:q} {params.questions:q} {params.simulator:q}"
