@@ -182,7 +182,7 @@ def test_the_slurm_profile_plans_the_papers_study_with_its_gpus_and_without_any_
     assert plan.counts["embed"] == 33  # 32 shards of wiki-18, one of MultiHop-RAG
     assert plan.counts["evaluate"] == 24 * 8  # 16 trained arms, one with the policy of another, 7 untrained ones
     assert plan.counts["download"] == 13
-    assert plan.output.count("seed 0 (GPUs: 8)") == 16
+    assert plan.output.count("seed 0 (nodes: 1, GPUs of each: 8)") == 16
     assert "warm_start" not in plan.counts
 
 
