@@ -4,6 +4,8 @@
 class UserError(Exception):
     """Base of every failure that is shown to the user as one sentence; its traceback goes to the log only."""
 
+    exit_code = 1
+
 
 class ConfigError(UserError):
     """A configuration value that is unknown, of the wrong type or inconsistent with another."""
@@ -54,6 +56,16 @@ class EngineRefused(EngineError):
 
 class TrainingError(UserError):
     """A training job that failed, diverged or cannot go on from what it found."""
+
+
+class StoppedEarly(TrainingError):
+    """A training job that was asked to end, and did so in order: the same command goes on where it stopped."""
+
+    exit_code = 75  # EX_TEMPFAIL: try again
+
+
+class RunInUseError(TrainingError):
+    """The folder of a run that another job or process is writing to."""
 
 
 class ResourceError(UserError):

@@ -16,6 +16,7 @@ from parallelsearch.config_files import CONFIG_DIR, declaration_file, load_arm, 
 from parallelsearch.errors import ConfigError
 from parallelsearch.paths import Results
 from parallelsearch.settings_slices import SettingsSlices, split_of
+from parallelsearch.training.run_lock import earlier_job
 
 DATASET_TABLES = ("_by_structure", "_comparison", "_details", "_over_seeds", "_published")
 GEOWORLD_SPLITS = ("train", "dev", "test")
@@ -282,6 +283,11 @@ class StudyPlan(SettingsSlices):
     def tasks(self, name: str) -> int:
         """Slurm's --ntasks of a training job on CPUs, one a node; 0 with GPUs: the executor would make it one a GPU."""
         return 0 if self.gpus(name) else self.nodes(name)
+
+    def after_earlier_job(self, run: Path) -> str:
+        """sbatch's option that lets a job wait for one of a lost Snakemake that still writes to the same run."""
+        job = earlier_job(run)
+        return f"--dependency=afterany:{job}" if job else ""
 
     def nodes(self, name: str) -> int:
         return self.arm(name).training.nodes

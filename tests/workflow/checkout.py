@@ -28,7 +28,7 @@ class Plan:
     def read(cls, output: str) -> Plan:
         counts = dict(re.findall(r"^(\w+) +(\d+)$", output.rpartition("Job stats:")[2], flags=re.MULTILINE))
         counts.pop("total", None)
-        commands = re.findall(r"^(?:Shell command: )?\s*(parallelsearch .*)$", output, flags=re.MULTILINE)
+        commands = re.findall(r"^(?:Shell command: )?\s*(?:exec )?(parallelsearch .*)$", output, flags=re.MULTILINE)
         return cls(output, {rule: int(n) for rule, n in counts.items()}, {_job(command) for command in commands})
 
 

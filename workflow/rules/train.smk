@@ -7,6 +7,8 @@ OUTPUTS  {results}/policies/{{policy}}/                           a packaged mod
          {results}/train/{{arm}}/seed{{seed}}/done.json   (beside it: policy/, metrics.jsonl, config.yaml, checkpoints/)
 NOTE     Only the final marker is an output. Snakemake deletes the outputs of a job that failed or was killed, and
          checkpoints must outlive that: the next run goes on from the last one.
+         While a job writes to a run's folder, {results}/.../seed{{seed}}.lock names it: no second one does, and one that
+         Slurm was given twice waits for the first. `exec`: a shell between would end at Slurm's SIGTERM, and the job with it.
          An arm's settings are its own: another lambda_d of one arm changes the params of that arm's job alone.
 """
 
@@ -49,13 +51,14 @@ rule warm_start:
         mem_mb=lambda wildcards, attempt: NEEDS.warm_start_mb(attempt),
         runtime=lambda wildcards, attempt: NEEDS.warm_start_minutes(attempt),
         cpus_per_task=NEEDS.policy_cores(),
+        slurm_extra=lambda wildcards: PLAN.after_earlier_job(R.warm_start(wildcards.seed)),
     params:
         folder=str(R.warm_start("{seed}")),
         settings=PLAN.warm_start_settings(),
     message:
         "Warm start of seed {wildcards.seed}; progress: {log}"
     shell:
-        "parallelsearch warm-start {params.folder:q} --world {input:q}"
+        "exec parallelsearch warm-start {params.folder:q} --world {input:q}"
         " --seed {wildcards.seed} --settings {params.settings:q} > {log:q} 2>&1"
 
 
@@ -78,6 +81,7 @@ rule train:
         mem_mb=lambda wildcards, attempt: NEEDS.train_mb(wildcards.arm, attempt),
         runtime=lambda wildcards: NEEDS.train_minutes(wildcards.arm),
         cpus_per_task=lambda wildcards: NEEDS.train_cores(wildcards.arm),
+        slurm_extra=lambda wildcards: PLAN.after_earlier_job(R.train(wildcards.arm, wildcards.seed)),
         nodes=lambda wildcards: PLAN.nodes(wildcards.arm),
         tasks=lambda wildcards: PLAN.tasks(wildcards.arm),
         gpus_per_node=lambda wildcards: PLAN.gpus(wildcards.arm),
@@ -94,6 +98,6 @@ rule train:
     message:
         "Training {wildcards.arm}, seed {wildcards.seed} (nodes: {resources.nodes}, GPUs of each: {resources.gpus_per_node}); progress: {log}"
     shell:
-        "parallelsearch train {params.folder:q} --arm {wildcards.arm:q} --seed {wildcards.seed}"
+        "exec parallelsearch train {params.folder:q} --arm {wildcards.arm:q} --seed {wildcards.seed}"
         " --policy {params.policy:q} --index {params.index:q} {params.questions:q} {params.simulator:q}"
         " --settings {params.settings:q} > {log:q} 2>&1"

@@ -25,7 +25,7 @@ def server_process(
     """
     ready.unlink(missing_ok=True)
     command = [sys.executable, "-m", "parallelsearch.cli", *arguments, "--ready-file", str(ready)]
-    process = start_child(command, log)
+    process = start_child(command, log, shielded=True)
     try:
         end = time.monotonic() + wait_seconds
         while not ready.exists():
@@ -36,4 +36,4 @@ def server_process(
             time.sleep(POLL_SECONDS)
         yield read_json(ready)["url"]
     finally:
-        end_child(process)
+        end_child(process, shielded=True)

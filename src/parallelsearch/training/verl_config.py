@@ -189,6 +189,7 @@ def _trainer(arm: ArmConfig, files: JobFiles) -> dict[str, Any]:
         "trainer.val_before_train": False,
         "trainer.resume_mode": "auto",
         "trainer.default_local_dir": files.checkpoints,
+        "trainer.checkpoint_callback_class": "parallelsearch.training.verl_stop.StopWhenAsked",
     }
 
 
