@@ -16,6 +16,7 @@ from parallelsearch.config_files import CONFIG_DIR, declaration_file, load_arm, 
 from parallelsearch.errors import ConfigError
 from parallelsearch.paths import Results
 from parallelsearch.settings_slices import SettingsSlices, split_of
+from parallelsearch.training.devices import node_count
 from parallelsearch.training.run_lock import earlier_job
 
 DATASET_TABLES = ("_by_structure", "_comparison", "_details", "_over_seeds", "_published")
@@ -290,7 +291,7 @@ class StudyPlan(SettingsSlices):
         return f"--dependency=afterany:{job}" if job else ""
 
     def nodes(self, name: str) -> int:
-        return self.arm(name).training.nodes
+        return node_count(self.arm(name).training)
 
 
 def _obtainable(file: RemoteFile, key: str) -> Path:

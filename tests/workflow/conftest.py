@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from checkout import Checkout
 from slurm_node import SlurmNode, slurm_node
+from slurm_study import SmokeStudy
 
 
 @pytest.fixture
@@ -28,3 +29,9 @@ def slurm() -> Iterator[SlurmNode]:
     """A Slurm with one node on this machine, for the tests that are marked so."""
     with slurm_node() as node:
         yield node
+
+
+@pytest.fixture(scope="session")
+def slurm_study(tmp_path_factory: pytest.TempPathFactory, slurm: SlurmNode) -> SmokeStudy:
+    """The smoke study, run through that Slurm."""
+    return SmokeStudy(tmp_path_factory.mktemp("slurm-smoke"), slurm)

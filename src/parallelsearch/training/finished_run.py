@@ -1,8 +1,8 @@
 """finished.json: what a complete run was made with, so that its done.json can be put back.
 
-done.json is Snakemake's: it deletes it where a job's end was not seen (a controller that was killed, a job that was ended
-in its last second), and before a job runs again. The run itself is complete all the same, and is not made a second time
-with equal configuration, inputs, code and libraries. To make it a second time nevertheless, delete its folder.
+done.json is Snakemake's: it deletes it where a job's end was not seen (a controller that was killed, a job that was
+ended in its last second), and before a job runs again. The run itself is complete all the same, and is not made a
+second time with equal configuration, inputs, code and libraries. To make it a second time, delete its folder.
 """
 
 from __future__ import annotations

@@ -231,11 +231,14 @@ def _cpu(training: TrainingConfig) -> dict[str, Any]:
         "actor_rollout_ref.rollout.agent.num_workers": 1,
         "reward.num_workers": 1,
         "transfer_queue.backend.SimpleStorage.num_data_storage_units": 1,
-        "ray_kwargs.ray_init.num_cpus": LOGICAL_CPUS,
-        "+ray_kwargs.ray_init.num_gpus": ranks,
-        "+ray_kwargs.ray_init.include_dashboard": False,
-        "+ray_kwargs.ray_init.object_store_memory": OBJECT_STORE_BYTES,
     }
+    if training.nodes == 1:  # on several, Ray runs already (ray_cluster.py) and takes no such settings
+        settings |= {
+            "ray_kwargs.ray_init.num_cpus": LOGICAL_CPUS,
+            "+ray_kwargs.ray_init.num_gpus": ranks,
+            "+ray_kwargs.ray_init.include_dashboard": False,
+            "+ray_kwargs.ray_init.object_store_memory": OBJECT_STORE_BYTES,
+        }
     engines = {"actor_rollout_ref.actor": "fsdp_config", "actor_rollout_ref.ref": "fsdp_config"}
     if training.algorithm == "ppo":
         engines["critic"] = "fsdp"

@@ -33,6 +33,7 @@ from parallelsearch.training.child_process import log_tail, running_child
 from parallelsearch.training.failed_run import LAST_GOOD, end_run
 from parallelsearch.training.guard import Guard, Verdict
 from parallelsearch.training.policy_export import export_policy
+from parallelsearch.training.ray_cluster import ray_cluster
 from parallelsearch.training.stop_request import STOP_FILE, StopRequest, stopped_early
 from parallelsearch.training.training_metrics import TrainingMetrics
 from parallelsearch.training.verl_config import ADVANTAGES, AGENT_NAME, JobFiles, compose, overrides
@@ -84,9 +85,8 @@ def run_job(
         (folder / "records").mkdir(exist_ok=True)
         command = [sys.executable, "-m", "verl.trainer.main_ppo", *arguments, *hydra_folder(folder)]
         with (
-            running_child(
-                command, folder / "verl.log", job_environment(arm, metrics.verl_log), shielded=True
-            ) as process,
+            ray_cluster(training, folder, job_environment(arm, metrics.verl_log)) as environment,
+            running_child(command, folder / "verl.log", environment, shielded=True) as process,
             StopRequest(folder / "data" / STOP_FILE, checkpoints.bytes_of_one(Path(files.policy))) as stop,
         ):
             verdict = watch(process, metrics, Guard(training, metrics.earlier), checkpoints, on_step, stop)
