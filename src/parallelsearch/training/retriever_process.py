@@ -49,7 +49,7 @@ def shared_url(index: Path) -> str | None:
         return None
     if ready["index_sha256"] != own:
         raise MismatchError(
-            f"{index / SHARED} names a retriever that serves the index {ready['index_sha256'][:12]}, but the index there"
-            f" is {own[:12]} now; start that retriever again."
+            f"{index / SHARED} names a retriever that serves the index {ready['index_sha256'][:12]}, but the index"
+            f" there is {own[:12]} now; start that retriever again."
         )
     return str(ready["url"])

@@ -25,7 +25,7 @@ RESTARTS = 3
 def server_process(
     arguments: Sequence[str], ready: Path, log: Path, called: str, error: type[UserError], wait_seconds: float
 ) -> Iterator[str]:
-    """Yields the URL that `parallelsearch ARGUMENTS --ready-file READY --port 0` writes; the server ends with the block.
+    """Yields the URL that `parallelsearch ARGUMENTS --ready-file READY` writes; the server ends with the block.
 
     Raises `error`, in which the server is `called` so, when it ends before it is ready or is not ready in time. One
     that ends later is started again on its port, at most RESTARTS times.
