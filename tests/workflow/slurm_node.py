@@ -65,6 +65,12 @@ class SlurmNode:
         """Jobs whose rule and wildcards start with `rule`."""
         return [job for job in self.jobs() if job.rule.startswith(rule)]
 
+    def ended(self, job: SlurmJob) -> dict[str, str]:
+        """What Slurm's record of ended jobs says of one: TimeLimit, Tres, NodeCnt and so on."""
+        record = (self.folder / "jobs.txt").read_text()
+        [line] = [line for line in record.splitlines() if line.startswith(f"JobId={job.number} ")]
+        return dict(word.split("=", 1) for word in line.split() if "=" in word)
+
     def wait_for_jobs(self, timeout: float = 300) -> None:
         """Until no job is pending or running."""
         wait_until(lambda: all(job.state in ENDED for job in self.jobs()), timeout, "the jobs have ended")

@@ -31,7 +31,7 @@ class SmokeStudy:
 class Training:
     """One further arm of the study, trained in a Slurm job of its own over the study's policy, index and questions."""
 
-    def __init__(self, study: SmokeStudy, arm: str, **training: int) -> None:
+    def __init__(self, study: SmokeStudy, arm: str, **training: int | str) -> None:
         self.study, self.arm, self.node = study, arm, study.node
         self.folder = study.results / "train" / arm / "seed0"
         self.lock = self.folder.with_name("seed0.lock")

@@ -98,3 +98,22 @@ def test_a_second_job_that_starts_beside_the_first_is_refused(slurm_study: Smoke
     assert f"wait for it (squeue --jobs={first.number}) or end it (scancel {first.number})" in refused
     assert workflow.wait(600) == 0, training.log.read_text()[-6000:]
     assert training.steps() == [1, 2]
+
+
+def test_a_job_that_gets_other_gpus_than_the_configuration_says_ends_before_verl_starts(
+    slurm_study: SmokeStudy,
+) -> None:
+    """The node's two GPUs are none that PyTorch knows."""
+    training = Training(slurm_study, "top-k-1", device="cuda", gpus_per_node=2, steps=1)
+    site = ("train:mem_mb=3000", "train:cpus_per_task=2")  # what 8 GPUs of a real node would have beside them
+    workflow = training.start("--retries", "0", "--set-resources", *site)
+    assert workflow.wait(300) == 1
+    [job] = training.jobs()
+    assert (job.state, job.partition) == ("FAILED", "gpu")
+    asked = slurm_study.node.ended(job)["Tres"]
+    assert "gres/gpu=2" in asked and "cpu=2,mem=3000M" in asked
+    assert (
+        "training.gpus_per_node is 2, but this node shows PyTorch 0 GPUs (CUDA_VISIBLE_DEVICES: 0,1, SLURM_GPUS_ON_NODE: 2)"
+        in training.log.read_text()
+    )
+    assert not (training.folder / "verl.log").exists()

@@ -31,12 +31,20 @@ def test_every_job_but_the_local_ones_went_through_sbatch_once_and_completed(slu
     seen = Counter(next(rule for rule in longest_first if job.rule.startswith(rule)) for job in slurm_study.jobs)
     assert seen == planned
     assert {job.state for job in slurm_study.jobs} == {"COMPLETED"}
-    ended = (slurm_study.node.folder / "jobs.txt").read_text()
-    assert all(f"JobId={job.number} " in ended for job in slurm_study.jobs)
+    assert all(slurm_study.node.ended(job)["JobState"] == "COMPLETED" for job in slurm_study.jobs)
 
 
 def test_no_job_of_a_study_without_gpus_went_to_the_partition_with_gpus(slurm_study: SmokeStudy) -> None:
     assert {job.partition for job in slurm_study.jobs} == {"cpu"}
+
+
+def test_jobs_asked_for_what_their_work_needs(slurm_study: SmokeStudy) -> None:
+    training = next(job for job in slurm_study.jobs if job.rule.startswith("train"))
+    # 5,000 MB and 28 bytes for each of 131,072 parameters; the shortest limit, half an hour; two cores.
+    asked = slurm_study.node.ended(training)
+    assert (asked["Tres"], asked["TimeLimit"]) == ("cpu=2,mem=5004M,node=1,billing=2", "30")
+    table = next(job for job in slurm_study.jobs if job.rule.startswith("table"))
+    assert "mem=1000M" in slurm_study.node.ended(table)["Tres"]
 
 
 def test_logs_are_where_the_documentation_says(slurm_study: SmokeStudy) -> None:
