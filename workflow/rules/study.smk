@@ -15,6 +15,11 @@ import sys
 if shutil.which("parallelsearch") is None:
     shell.prefix(f"export PATH={shlex.quote(str(Path(sys.executable).parent))}:$PATH; ")
 
+# Without a cluster: peak memory of what runs at the same time, in MB (each rule declares its own need). It cannot stand in
+# profiles/default, which is loaded after --profile slurm and would cut down every job there. --resources mem_mb=… overrules it.
+if workflow.is_main_process and workflow.nodes is None and workflow.global_resources.get("mem_mb").value is None:
+    workflow.register_resource("mem_mb", 9500)
+
 # Slurm's warning before a time limit (--signal=USR1@300) goes to every process of a job. This one leaves it to the command.
 signal.signal(signal.SIGUSR1, signal.SIG_IGN)
 
