@@ -16,6 +16,7 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from parallelsearch.config import TrainingConfig
 from parallelsearch.errors import ResourceError
@@ -42,10 +43,15 @@ def ray_cluster(training: TrainingConfig, folder: Path, environment: Mapping[str
     if nodes == 1 or environment.get(RAY_ADDRESS):
         yield dict(environment)
         return
-    address = f"{_own_address()}:{_free_port()}"
+    from ray.util import get_node_ip_address
+
+    address = f"{get_node_ip_address()}:{_free_port()}"
     with ExitStack() as stack:
+        # A folder of its own: in Ray's default one a job on one node would find this cluster and join it. A short name:
+        # sockets lie in it.
+        own = stack.enter_context(TemporaryDirectory(prefix="ray-", dir="/tmp", ignore_cleanup_errors=True))
         for role, command, log in (
-            ("head", _head(address, training), folder / "ray-head.log"),
+            ("head", _head(address, training, own), folder / "ray-head.log"),
             ("others", _others(address, training, nodes - 1), folder / "ray-nodes.log"),
         ):
             child = environment if role == "head" else _outside_the_step(environment)
@@ -54,14 +60,16 @@ def ray_cluster(training: TrainingConfig, folder: Path, environment: Mapping[str
         yield {**environment, RAY_ADDRESS: address}
 
 
-def _head(address: str, training: TrainingConfig) -> list[str]:
+def _head(address: str, training: TrainingConfig, own: str) -> list[str]:
     host, _, port = address.partition(":")
-    return [*_start(training), "--head", f"--node-ip-address={host}", f"--port={port}", "--include-dashboard=false"]
+    where = [f"--node-ip-address={host}", f"--port={port}", f"--temp-dir={own}"]
+    return [*_start(training), "--head", *where, "--include-dashboard=false"]
 
 
 def _others(address: str, training: TrainingConfig, count: int) -> list[str]:
     """One step on each other node of the job, beside the one that this process runs in."""
-    step = ["srun", "--overlap", f"--nodes={count}", f"--ntasks={count}", "--mem=0", "--kill-on-bad-exit=1"]
+    step = ["srun", "--overlap", f"--nodes={count}", f"--ntasks={count}", "--mem=0"]
+    step += ["--kill-on-bad-exit=1", "--quit-on-interrupt"]  # one SIGINT ends the step
     step += [
         f"--exclude={os.environ['SLURMD_NODENAME']}",
         f"--cpus-per-task={os.environ.get('SLURM_CPUS_PER_TASK', 1)}",
@@ -99,14 +107,6 @@ def _require_cluster(
             f" training.gpus_per_node {gpus}; see {folder}/ray-*.log, which end:\n{logs}"
         )
     print(f"Ray has {waited.stdout.strip()}", flush=True)
-
-
-def _own_address() -> str:
-    """This node's address in the cluster's network; 127.0.0.1 on a machine that plays all nodes itself."""
-    try:
-        return socket.gethostbyname(os.environ.get("SLURM_NODE_ADDRESS") or socket.gethostname())
-    except OSError:
-        return "127.0.0.1"
 
 
 def _free_port() -> int:
