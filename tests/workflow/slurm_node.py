@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
-import shlex
 import signal
 import subprocess
 import tempfile
@@ -105,7 +103,8 @@ class SlurmNode:
 def slurm_node(nodes: int = 1) -> Iterator[SlurmNode]:
     """Brings up a Slurm with so many nodes on this machine, and takes it down."""
     folder = Path(tempfile.mkdtemp(prefix="parallelsearch-slurm-"))
-    environment = {**os.environ, "NODES": str(nodes)}
+    # A step has to end, and its checkpoint to be written, between SIGTERM and SIGKILL.
+    environment = {**os.environ, "NODES": str(nodes), "KILL_WAIT": "120"}
     subprocess.run([SCRIPT, "up", folder], env=environment, check=True, timeout=600)
     node = SlurmNode(folder)
     try:
@@ -129,19 +128,14 @@ def wait_until(condition: Callable[[], object], timeout: float, what: str) -> No
 
 
 def processes(*words: str) -> list[int]:
-    """Processes whose command line holds all of `words`."""
+    """Processes whose command line and environment together hold all of `words`."""
     found = []
     for entry in Path("/proc").iterdir():
         if entry.name.isdecimal():
             try:
-                command = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
-            except OSError:
+                text = b"".join((entry / name).read_bytes() for name in ("cmdline", "environ"))
+            except OSError:  # it has ended, or is somebody else's
                 continue
-            if all(word in command for word in words):
+            if all(word.encode() in text for word in words):
                 found.append(int(entry.name))
     return found
-
-
-def submitted(log: str) -> list[list[str]]:
-    """The sbatch calls of a verbose Snakemake log, split into words."""
-    return [shlex.split(line) for line in re.findall(r"^sbatch call: (.*)$", log, flags=re.MULTILINE)]

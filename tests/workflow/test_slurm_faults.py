@@ -17,7 +17,7 @@ NEVER = 1000  # steps between checkpoints: what is saved was saved because the j
 
 def trainers(training: Training) -> list[int]:
     """veRL's main processes of a run."""
-    return processes("verl.trainer.main_ppo", f"/train/{training.arm}/seed0/")
+    return processes("verl.trainer.main_ppo", f"default_local_dir='{training.folder}/")
 
 
 def test_a_job_near_its_time_limit_saves_and_the_next_attempt_goes_on_from_there(slurm_study: SmokeStudy) -> None:
@@ -56,7 +56,7 @@ def test_a_cancelled_job_saves_and_a_killed_trainer_costs_the_steps_since_its_la
     assert "veRL ended with exit code -9 after 5 saved of 14 steps" in log
     assert training.steps() == list(range(1, 15))
     assert training.done()["steps"] == 14
-    wait_until(lambda: not processes("ray::", training.arm) and not trainers(training), 30, "all processes have ended")
+    wait_until(lambda: not processes(f"{training.folder}/"), 60, "all processes of the run have ended")
 
 
 def test_after_a_killed_controller_the_job_that_goes_on_is_not_doubled(slurm_study: SmokeStudy) -> None:

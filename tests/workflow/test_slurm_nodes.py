@@ -31,4 +31,4 @@ def test_ray_runs_on_both_nodes_of_the_allocation_and_ends_with_the_job(
     own = (slurm_study.results / "logs" / "train" / "lambda-f-0.seed0.log").read_text()
     assert "Ray has 2 nodes with 1, 1 GPUs" in own
     assert training.steps() == [1, 2] and training.done()["steps"] == 2
-    wait_until(lambda: not processes("raylet", "ray"), 60, "Ray's processes have ended")
+    wait_until(lambda: not processes(f"{training.folder}/"), 60, "Ray's processes on both nodes have ended")
