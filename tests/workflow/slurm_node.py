@@ -110,13 +110,9 @@ def slurm_node(nodes: int = 1) -> Iterator[SlurmNode]:
     try:
         yield node
     finally:
-        node.run("scancel", "--signal=KILL", "--full", *_numbers(node))
+        if running := [str(job.number) for job in node.jobs() if job.state not in ENDED]:
+            node.run("scancel", "--signal=KILL", "--full", *running)
         subprocess.run([SCRIPT, "down", folder], check=True, timeout=120)
-
-
-def _numbers(node: SlurmNode) -> list[str]:
-    running = [str(job.number) for job in node.jobs() if job.state not in ENDED]
-    return running or ["--state=RUNNING"]
 
 
 def wait_until(condition: Callable[[], object], timeout: float, what: str) -> None:
