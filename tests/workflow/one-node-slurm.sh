@@ -77,6 +77,7 @@ mkdir -p "$dir"
 dir=$(cd "$dir" && pwd)
 ((${#dir} < 80)) || fail "$dir is too long a name: sockets lie in it; choose a shorter one."
 mkdir -p "$dir/state" "$dir/spool"
+chmod a+x "$dir" # munge wants its socket within the reach of all; its key is not
 export SLURM_CONF=$dir/slurm.conf
 
 # One comma-separated list of free ports, kept until `down`, so that `up` again changes nothing.
