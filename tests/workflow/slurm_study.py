@@ -24,7 +24,7 @@ class SmokeStudy:
         self.node = node
         self.plan: Plan = self.checkout.plan("--profile", "slurm", *SMOKE, "--", "all")
         self.log = root / "snakemake.log"
-        self.code = node.workflow(root, *SMOKE, "--", "all", log=self.log, timeout=3600)
+        self.code = node.workflow(root, *SMOKE, "--", "all", log=self.log, timeout=7200)
         self.jobs: list[SlurmJob] = node.jobs()
 
 
@@ -53,7 +53,7 @@ class Training:
         path = self.folder / "metrics.jsonl"
         return [json.loads(line)["step"] for line in path.read_text().splitlines()] if path.exists() else []
 
-    def wait_for_step(self, step: int, attempt: int, timeout: float = 400) -> None:
+    def wait_for_step(self, step: int, attempt: int, timeout: float = 1800) -> None:
         """Until the job of that attempt runs and has made that step."""
 
         def made() -> bool:

@@ -24,7 +24,7 @@ def test_ray_runs_on_both_nodes_of_the_allocation_and_ends_with_the_job(
     training = Training(slurm_study, "lambda-f-0", nodes=2, steps=2, save_every=1)
     training.node = two_nodes
     workflow = training.start()
-    assert workflow.wait(900) == 0, training.log.read_text()[-6000:]
+    assert workflow.wait(3600) == 0, training.log.read_text()[-6000:]
     [job] = training.jobs()
     assert job.state == "COMPLETED"
     assert re.search(rf"JobId={job.number} .* NodeCnt=2 ", (two_nodes.folder / "jobs.txt").read_text())
