@@ -50,6 +50,8 @@ def overrides(arm: ArmConfig, files: JobFiles, seed: int) -> list[str]:
     if training.algorithm == "ppo":
         settings |= _critic(training, files.policy)
     settings |= _cpu(training) if training.device == "cpu" else _cuda(training)
+    if training.nodes == 1:  # not a cluster that somebody else started on this machine
+        settings["+ray_kwargs.ray_init.address"] = "local"
     return [f"{key}={hydra_value(value)}" for key, value in settings.items()]
 
 
