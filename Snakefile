@@ -10,6 +10,8 @@ from pathlib import Path
 from snakemake.exceptions import WorkflowError
 from snakemake.utils import min_version
 from parallelsearch.errors import UserError
+from parallelsearch.job_needs import JobNeeds
+from parallelsearch.job_sizes import JobSizes
 from parallelsearch.planning import StudyPlan
 
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # waiting threads leave their core to other jobs
@@ -24,6 +26,7 @@ try:  # unknown keys, wrong types, unknown arms and data sets end here, before a
 except UserError as error:
     raise WorkflowError(str(error)) from None
 R = PLAN.results
+NEEDS = JobNeeds(JobSizes(PLAN))  # memory, minutes and cores of each job; sites override them in profiles/slurm/
 
 
 include: "workflow/rules/study.smk"

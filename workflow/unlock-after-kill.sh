@@ -13,11 +13,26 @@ for pid in $(pgrep -x snakemake || true); do
     fi
 done
 # A job of the workflow prints to its log, and veRL to the log in its run's folder; what somebody started by hand does not.
-for pid in $(pgrep -x parallelsearch || true) $(pgrep -f 'verl\.trainer\.main_ppo' || true); do
-    log=$(readlink "/proc/$pid/fd/1" 2>/dev/null || true)
-    if here "$pid" && [[ "$log" == */logs/*/*.log || "$log" == */train/*/seed*/verl.log ]]; then
+ours() {
+    local log
+    log=$(readlink "/proc/$1/fd/1" 2>/dev/null || true)
+    here "$1" && [[ "$log" == */logs/*/*.log || "$log" == */train/*/seed*/verl.log ]]
+}
+end() { # SIGNAL PID SECONDS: true when the process has ended
+    kill "-$1" "$2" 2>/dev/null || return 0
+    timeout "$3" tail --pid="$2" -f /dev/null
+}
+# At the first SIGTERM a training job saves after its step, at the second it ends at once; veRL's own process hears SIGINT only.
+for pid in $(pgrep -x parallelsearch || true); do
+    if ours "$pid"; then
         echo "Stopping process $pid, a job that a killed run left behind."
-        kill "$pid" && timeout 60 tail --pid="$pid" -f /dev/null || true
+        end TERM "$pid" 120 || end TERM "$pid" 60 || true
+    fi
+done
+for pid in $(pgrep -f 'verl\.trainer\.main_ppo' || true); do
+    if ours "$pid"; then
+        echo "Stopping process $pid, a training job that a killed run left behind."
+        end INT "$pid" 60 || true
     fi
 done
 echo "Removing the lock that a killed run left behind."

@@ -99,14 +99,15 @@ def root(
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Runs one verb; exits 0, 1 after a user error (one sentence on stderr), 2 after a wrong command line."""
+    """Runs one verb; exits 0, 1 after a user error (one sentence on stderr), 2 after a wrong command line,
+    75 where a job was asked to end early and the same command goes on."""
     try:
         typer.main.get_command(app).main(args=arguments, prog_name="parallelsearch")
     except UserError as error:
         if os.environ.get(DEBUG):
             traceback.print_exc()
         print(f"parallelsearch: {error}", file=sys.stderr)
-        sys.exit(1)
+        sys.exit(error.exit_code)
 
 
 if __name__ == "__main__":

@@ -13,6 +13,8 @@ class UserError(Exception):
     def __str__(self) -> str:
         return visible(without_secrets(super().__str__()))
 
+    exit_code = 1
+
 
 class ConfigError(UserError):
     """A configuration value that is unknown, of the wrong type or inconsistent with another."""
@@ -63,6 +65,16 @@ class EngineRefused(EngineError):
 
 class TrainingError(UserError):
     """A training job that failed, diverged or cannot go on from what it found."""
+
+
+class StoppedEarly(TrainingError):
+    """A training job that was asked to end, and did so in order: the same command goes on where it stopped."""
+
+    exit_code = 75  # EX_TEMPFAIL: try again
+
+
+class RunInUseError(TrainingError):
+    """The folder of a run that another job or process is writing to."""
 
 
 class ResourceError(UserError):

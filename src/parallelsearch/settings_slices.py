@@ -82,8 +82,10 @@ class SettingsSlices(ABC):
         return reranker.candidates if reranker else 0
 
     def warm_start_settings(self) -> str:
-        study = self.study
-        return canonical({key: settings(getattr(study, key)) for key in ("agent", "policy", "warm_start")})
+        """Without the size of a published model, which is not warmed up."""
+        values = {key: settings(getattr(self.study, key)) for key in ("agent", "policy", "warm_start")}
+        del values["policy"]["parameters"]
+        return canonical(values)
 
     def train_settings(self, name: str) -> str:
         """The arm, without the keys of training that its algorithm does not read."""

@@ -81,19 +81,3 @@ def test_the_users_own_modules_are_imported_after_the_cpu_platform(monkeypatch, 
     assert job_environment(arm, tmp_path)["VERL_USE_EXTERNAL_MODULES"] == f"{CPU_PLUGIN},{ADVANTAGES},my.probe"
     on_gpus = arm.model_copy(update={"training": arm.training.model_copy(update={"device": "cuda"})})
     assert job_environment(on_gpus, tmp_path)["VERL_USE_EXTERNAL_MODULES"] == f"{ADVANTAGES},my.probe"
-
-
-@pytest.mark.parametrize("named", [None, "127.0.0.1:6379"])
-def test_a_job_of_one_node_joins_no_other_ray_cluster_of_the_machine(monkeypatch, tmp_path, named) -> None:
-    """Asked of Ray itself: without a word, it would join what RAY_ADDRESS or its own folder names."""
-    from ray._private.services import canonicalize_bootstrap_address
-
-    (tmp_path / "ray_current_cluster").write_text("127.0.0.1:6379")
-    if named:
-        monkeypatch.setenv("RAY_ADDRESS", named)
-    else:
-        monkeypatch.delenv("RAY_ADDRESS", raising=False)
-    assert str(canonicalize_bootstrap_address(None, str(tmp_path))).endswith(":6379")
-    arm = load_arm(STUDY, "parallelsearch", CONFIG)
-    monkeypatch.setenv("RAY_ADDRESS", job_environment(arm, tmp_path)["RAY_ADDRESS"])
-    assert canonicalize_bootstrap_address(None, str(tmp_path)) is None

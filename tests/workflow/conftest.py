@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from checkout import Checkout
+from slurm_node import SlurmNode, slurm_node
+from slurm_study import SmokeStudy
 
 
 @pytest.fixture
@@ -19,3 +22,16 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Checkout:
     checkout = Checkout(tmp_path_factory.mktemp("finished"))
     checkout.finish("all")
     return checkout
+
+
+@pytest.fixture(scope="session")
+def slurm() -> Iterator[SlurmNode]:
+    """A Slurm with one node on this machine, for the tests that are marked so."""
+    with slurm_node() as node:
+        yield node
+
+
+@pytest.fixture(scope="session")
+def slurm_study(tmp_path_factory: pytest.TempPathFactory, slurm: SlurmNode) -> SmokeStudy:
+    """The smoke study, run through that Slurm."""
+    return SmokeStudy(tmp_path_factory.mktemp("slurm-smoke"), slurm)

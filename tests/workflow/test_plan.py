@@ -182,8 +182,17 @@ def test_the_slurm_profile_plans_the_papers_study_with_its_gpus_and_without_any_
     assert plan.counts["embed"] == 33  # 32 shards of wiki-18, one of MultiHop-RAG
     assert plan.counts["evaluate"] == 24 * 8  # 16 trained arms, one with the policy of another, 7 untrained ones
     assert plan.counts["download"] == 13
-    assert plan.output.count("seed 0 (GPUs: 8)") == 16
+    assert plan.output.count("seed 0 (nodes: 1, GPUs of each: 8)") == 16
     assert "warm_start" not in plan.counts
+
+
+def test_one_machine_bounds_the_memory_of_its_jobs_and_the_slurm_profile_does_not(checkout: Checkout) -> None:
+    checkout.edit("workflow/rules/train.smk", "(nodes: {resources.nodes}", "(MB: {resources.mem_mb}")
+    on_slurm = checkout.plan("--profile", "slurm", "all").output
+    assert "Training parallelsearch, seed 0 (MB: 489568," in on_slurm  # tests/test_job_needs.py has it by hand
+    here = checkout.plan("all", "--resources", "mem_mb=4500").output
+    assert "Training parallelsearch, seed 0 (MB: 4500," in here
+    assert "Training parallelsearch, seed 0 (MB: 5026," in checkout.plan("all").output
 
 
 @pytest.mark.parametrize("study", ["smoke", "laptop-3seeds"])

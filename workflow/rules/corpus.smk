@@ -20,8 +20,9 @@ rule build_corpus:
     # Only a dump has work for several processes; each of them takes about 250 MB at most.
     threads: lambda wildcards: workflow.cores if PLAN.study.corpora[wildcards.corpus].source == "mediawiki" else 1
     resources:
-        mem_mb=lambda wildcards, threads: 1000 + 250 * threads,
-        runtime=240,
+        mem_mb=lambda wildcards, threads, attempt: NEEDS.corpus_mb(threads, attempt),
+        runtime=lambda wildcards, attempt: NEEDS.corpus_minutes(wildcards.corpus, attempt),
+        cpus_per_task=lambda wildcards: NEEDS.corpus_cores(wildcards.corpus),
     params:
         folder=str(R.corpus("{corpus}")),
         source=lambda wildcards: PLAN.corpus_source(wildcards.corpus),

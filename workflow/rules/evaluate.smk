@@ -21,10 +21,11 @@ rule evaluate:
         R.benchmark("evaluate", "{arm}.seed{seed}.{dataset}.{split}")
     conda:
         GPU_ENV if PLAN.study.evaluation.device == "cuda" else CPU_ENV
-    threads: 1
+    threads: 16 if PLAN.study.evaluation.device == "cuda" else 1
     resources:
-        mem_mb=2000,
-        runtime=480,
+        mem_mb=lambda wildcards, attempt: NEEDS.evaluate_mb(f"{wildcards.dataset}.{wildcards.split}", attempt),
+        runtime=lambda wildcards, attempt: NEEDS.evaluate_minutes(f"{wildcards.dataset}.{wildcards.split}", attempt),
+        cpus_per_task=NEEDS.evaluate_cores(),
         gpu=1 if PLAN.study.evaluation.device == "cuda" else 0,
     params:
         policy=lambda wildcards: PLAN.policy(wildcards.arm, wildcards.seed),

@@ -21,8 +21,8 @@ rule build_bm25:
     conda:
         CPU_ENV
     resources:
-        mem_mb=2000,
-        runtime=240,
+        mem_mb=lambda wildcards, attempt: NEEDS.bm25_mb(wildcards.corpus, attempt),
+        runtime=lambda wildcards, attempt: NEEDS.bm25_minutes(wildcards.corpus, attempt),
     params:
         corpus=subpath(input[0], parent=True),
         folder=str(R.bm25("{corpus}")),

@@ -43,11 +43,12 @@ rule embed:
         R.benchmark("embed", "{corpus}.{encoder}.{shard}-of-{shards}")
     conda:
         CPU_ENV
-    threads: workflow.cores
+    threads: CORES
     resources:
-        mem_mb=3000,
-        runtime=240,
-        gpu=0,
+        mem_mb=lambda wildcards, attempt: NEEDS.embed_mb(wildcards.corpus, attempt),
+        runtime=lambda wildcards, attempt: NEEDS.embed_minutes(wildcards.corpus, attempt),
+        cpus_per_task=lambda wildcards: NEEDS.embed_cores(wildcards.corpus),
+        gpu=NEEDS.embed_gpus(),
     params:
         corpus=subpath(input.corpus, parent=True),
         encoder=subpath(input.encoder, parent=True),
@@ -99,10 +100,11 @@ rule build_index:
         R.benchmark("build_index", "{corpus}")
     conda:
         CPU_ENV
-    threads: workflow.cores
+    threads: CORES
     resources:
-        mem_mb=3000,
-        runtime=240,
+        mem_mb=lambda wildcards, attempt: NEEDS.index_mb(wildcards.corpus, attempt),
+        runtime=lambda wildcards, attempt: NEEDS.index_minutes(wildcards.corpus, attempt),
+        cpus_per_task=lambda wildcards: NEEDS.index_cores(wildcards.corpus),
     params:
         corpus=subpath(input.corpus, parent=True),
         embeddings=subpath(input.embeddings, parent=True),

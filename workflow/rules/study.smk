@@ -8,11 +8,23 @@ OUTPUTS  {results}/config.yaml        the study and all its arms, complete, as t
 import re
 import shlex
 import shutil
+import signal
 import sys
 
 # `.venv/bin/snakemake` without an activated environment: the jobs find the commands beside the running Python.
 if shutil.which("parallelsearch") is None:
     shell.prefix(f"export PATH={shlex.quote(str(Path(sys.executable).parent))}:$PATH; ")
+
+# Without a cluster: peak memory of what runs at the same time, in MB (each rule declares its own need). It cannot stand in
+# profiles/default, which is loaded after --profile slurm and would cut down every job there. --resources mem_mb=… overrules it.
+if workflow.is_main_process and workflow.nodes is None and workflow.global_resources.get("mem_mb").value is None:
+    workflow.register_resource("mem_mb", 9500)
+
+# Slurm's warning before a time limit (--signal=USR1@300) goes to every process of a job. This one leaves it to the command.
+signal.signal(signal.SIGUSR1, signal.SIG_IGN)
+
+# What a job that can use every core takes. Inside a Slurm job these are the allocated ones, also where nothing pins it to them.
+CORES = min(workflow.cores or 1, int(os.environ.get("SLURM_CPUS_PER_TASK", workflow.cores or 1)))
 
 # With `--sdm conda` jobs run in these environments; without it, in the one that Snakemake was started from.
 CPU_ENV = str(Path(workflow.basedir) / "envs" / "cpu.yaml")

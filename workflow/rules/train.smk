@@ -7,6 +7,8 @@ OUTPUTS  {results}/policies/{{policy}}/                           a packaged mod
          {results}/train/{{arm}}/seed{{seed}}/done.json   (beside it: policy/, metrics.jsonl, config.yaml, checkpoints/)
 NOTE     Only the final marker is an output. Snakemake deletes the outputs of a job that failed or was killed, and
          checkpoints must outlive that: the next run goes on from the last one.
+         While a job writes to a run's folder, {results}/.../seed{{seed}}.lock names it: no second one does, and one that
+         Slurm was given twice waits for the first. `exec`: a shell between would end at Slurm's SIGTERM, and the job with it.
          An arm's settings are its own: another lambda_d of one arm changes the params of that arm's job alone.
 """
 
@@ -44,17 +46,19 @@ rule warm_start:
         R.benchmark("warm_start", "seed{seed}")
     conda:
         CPU_ENV
-    threads: workflow.cores
+    threads: CORES
     resources:
-        mem_mb=4000,
-        runtime=120,
+        mem_mb=lambda wildcards, attempt: NEEDS.warm_start_mb(attempt),
+        runtime=lambda wildcards, attempt: NEEDS.warm_start_minutes(attempt),
+        cpus_per_task=NEEDS.policy_cores(),
+        slurm_extra=lambda wildcards: PLAN.after_earlier_job(R.warm_start(wildcards.seed)),
     params:
         folder=str(R.warm_start("{seed}")),
         settings=lambda wildcards: PLAN.warm_start_settings(),
     message:
         "Warm start of seed {wildcards.seed}; progress: {log}"
     shell:
-        "parallelsearch warm-start {params.folder:q} --world {input:q}"
+        "exec parallelsearch warm-start {params.folder:q} --world {input:q}"
         " --seed {wildcards.seed:q} --settings {params.settings:q} > {log:q} 2>&1"
 
 
@@ -72,12 +76,16 @@ rule train:
         R.benchmark("train", "{arm}.seed{seed}")
     conda:
         GPU_ENV if PLAN.study.training.device == "cuda" else CPU_ENV
-    threads: workflow.cores
+    threads: CORES
     resources:
-        mem_mb=5000,
-        runtime=2880,
-        gpu=lambda wildcards: PLAN.gpus(wildcards.arm),
+        mem_mb=lambda wildcards, attempt: NEEDS.train_mb(wildcards.arm, attempt),
+        runtime=lambda wildcards: NEEDS.train_minutes(wildcards.arm),
+        cpus_per_task=lambda wildcards: NEEDS.train_cores(wildcards.arm),
+        slurm_extra=lambda wildcards: PLAN.after_earlier_job(R.train(wildcards.arm, wildcards.seed)),
         nodes=lambda wildcards: PLAN.nodes(wildcards.arm),
+        tasks=lambda wildcards: PLAN.tasks(wildcards.arm),
+        gpus_per_node=lambda wildcards: PLAN.gpus(wildcards.arm),
+        gres=lambda wildcards: PLAN.gres(wildcards.arm),  # of each node, where `gpu` would be of all nodes together
     params:
         folder=str(R.train("{arm}", "{seed}")),
         policy=lambda wildcards: PLAN.initial_policy(wildcards.seed),
@@ -88,9 +96,9 @@ rule train:
         ],
         settings=lambda wildcards: PLAN.train_settings(wildcards.arm),
     message:
-        "Training {wildcards.arm}, seed {wildcards.seed} (GPUs: {resources.gpu}); progress: {log}"
+        "Training {wildcards.arm}, seed {wildcards.seed} (nodes: {resources.nodes}, GPUs of each: {resources.gpus_per_node}); progress: {log}"
     shell:
         'export PATH="${{PARALLELSEARCH_TRAIN_PATH:-$PATH}}"; '
-        "parallelsearch train {params.folder:q} --arm {wildcards.arm:q} --seed {wildcards.seed:q}"
+        "exec parallelsearch train {params.folder:q} --arm {wildcards.arm:q} --seed {wildcards.seed:q}"
         " --policy {params.policy:q} --index {params.index:q} {params.questions:q} {params.simulator:q}"
         " --settings {params.settings:q} > {log:q} 2>&1"

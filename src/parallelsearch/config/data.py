@@ -65,6 +65,9 @@ class CorpusConfig(Section):
     source: CORPUS_SOURCES = Field(description="Layout of the raw file.")
     file: RemoteFile | None = Field(None, description="The raw file; none for a generated corpus.")
     licence: str = Field("unknown", description="Licence of the text, copied into the manifest.")
+    passages: int | None = Field(
+        None, ge=1, description="Passages it will have, about; what jobs ask a cluster for follows from it."
+    )
     shards: int | None = Field(None, ge=1, description="Encoding jobs of this corpus, where not embed.shards.")
 
 

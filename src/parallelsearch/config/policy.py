@@ -18,6 +18,9 @@ class PolicyConfig(Section):
     )
     model: PlainPath | None = Field(None, description="Published model (hub), or name in config/policies (package).")
     revision: PlainPath | None = Field(None, description="Revision of the published model.")
+    parameters: int | None = Field(
+        None, ge=1, description="Numbers in a published model (hub); what jobs ask a cluster for follows from it."
+    )
     vocabulary: int = Field(1024, ge=300, description="Tokens of the byte-level BPE tokenizer (source: scratch).")
     hidden_size: int = Field(128, ge=16, description="Width (source: scratch).")
     layers: int = Field(4, ge=1, description="Transformer layers (source: scratch).")

@@ -10,6 +10,7 @@ from typing import Any
 from parallelsearch.config import ArmConfig
 from parallelsearch.errors import ConfigError
 from parallelsearch.records import Question
+from parallelsearch.training.devices import require_devices
 from parallelsearch.training.retriever_process import served_index
 from parallelsearch.training.sampling_job import train_on_own_episodes
 from parallelsearch.training.sft_job import train_on_answers
@@ -33,7 +34,9 @@ def train_arm(
 
     `on_step` sees the metrics of each step, `on_chunk` the counts so far of rejection sampling after each chunk.
     On GPUs a retriever server runs beside a job that searches; `simulator` is the folder of training.simulator.policy.
+    ConfigError where the job has other nodes or GPUs than the arm asks for.
     """
+    require_devices(arm.training)
     if arm.training.algorithm == "sft":
         return train_on_answers(folder, arm, seed, policy, questions, on_step)
     served: AbstractContextManager[str | None] = nullcontext()

@@ -80,10 +80,13 @@ class Checkpoints:
         good = [step for step in older if step < good_before]
         self._keep_only([marked, *good[-1:], *(step for step in self._steps() if step > marked)])
 
+    def bytes_of_one(self, policy: Path) -> int:
+        """Bytes of a checkpoint of a job that starts from `policy`."""
+        return parameter_count(policy) * (ACTOR_BYTES + (CRITIC_BYTES if "critic" in self._roles else 0))
+
     def require_room(self, policy: Path) -> None:
         """ResourceError unless the disk has room for what a job that starts from `policy` still has to write."""
-        parameters = parameter_count(policy)
-        one = parameters * (ACTOR_BYTES + (CRITIC_BYTES if "critic" in self._roles else 0))
+        parameters, one = parameter_count(policy), self.bytes_of_one(policy)
         there = sum(path.stat().st_size for path in self.folder.rglob("*") if path.is_file())
         need = COPIES * one + parameters * POLICY_BYTES - there
         require_space(

@@ -34,16 +34,21 @@ def warm_start_command(
     """Trains a small policy on demonstrations; writes policy/, metrics.jsonl, config.yaml and done.json."""
     from parallelsearch.files import sha256
     from parallelsearch.geoworld.facts import read_facts
-    from parallelsearch.training.run_folder import finish_run, start_run
+    from parallelsearch.training.run_folder import finish_run, is_finished, start_run
+    from parallelsearch.training.run_lock import only_writer
     from parallelsearch.training.warm_start import warm_start
 
     config = from_json(WarmStartSettings, settings, "warm-start --settings")
     inputs = {"world": sha256(world)}
     full = {**config.model_dump(), "seed": seed, "inputs": inputs}
-    start_run(out, full)
-    started = time.monotonic()
-    metrics = warm_start(out, read_facts(world), config.agent, config.policy, config.warm_start, seed)
-    finish_run(out, full, inputs, seed=seed, seconds=time.monotonic() - started, **metrics)
+    with only_writer(out):
+        start_run(out, full)
+        if is_finished(out, full):
+            typer.echo(f"{out} is complete already")
+            return
+        started = time.monotonic()
+        metrics = warm_start(out, read_facts(world), config.agent, config.policy, config.warm_start, seed)
+        finish_run(out, full, inputs, seed=seed, seconds=time.monotonic() - started, **metrics)
     typer.echo(
         f"{out}: {metrics['step']} steps, token accuracy {metrics['token_accuracy']:.3f},"
         f" {metrics['parallel_share']:.0%} of the demonstrations that could search in parallel did"
@@ -67,20 +72,27 @@ def train(
     from parallelsearch.training.algorithms import train_arm
     from parallelsearch.training.failed_run import clear_failure
     from parallelsearch.training.policy import local_policy
-    from parallelsearch.training.run_folder import finish_run, start_run
+    from parallelsearch.training.run_folder import finish_run, is_finished, start_run
+    from parallelsearch.training.run_lock import only_writer
     from parallelsearch.training.verl_job import clear_checkpoints
 
     config = from_json(ArmConfig, settings, "train --settings")
     start = local_policy(policy)
     inputs = _inputs(start, index, questions) | ({"simulator": _weights(simulator)} if simulator else {})
     full = {**config.model_dump(), "seed": seed, "inputs": inputs}
-    start_run(out, full)
-    clear_failure(out, force)
-    started = time.monotonic()
-    asked = [question for path in questions for question in read_questions(path)]
-    metrics = train_arm(out, config, seed, start, index, asked, simulator, on_step=_print_step, on_chunk=_print_chunk)
-    finish_run(out, full, inputs, arm=arm, seed=seed, steps=config.training.steps, seconds=time.monotonic() - started)
-    clear_checkpoints(out)
+    with only_writer(out):
+        start_run(out, full)
+        if is_finished(out, full):
+            typer.echo(f"{out} is complete already")
+            return
+        clear_failure(out, force)
+        started = time.monotonic()
+        asked = [question for path in questions for question in read_questions(path)]
+        show: dict[str, Any] = {"on_step": _print_step, "on_chunk": _print_chunk}
+        metrics = train_arm(out, config, seed, start, index, asked, simulator, **show)
+        facts: dict[str, Any] = {"arm": arm, "seed": seed, "steps": config.training.steps}
+        finish_run(out, full, inputs, **facts, seconds=time.monotonic() - started)
+        clear_checkpoints(out)
     name = "loss" if "loss" in metrics else "sampled reward"
     last = metrics.get("loss", metrics.get("reward_mean", float("nan")))
     typer.echo(f"{out}: {config.training.steps} steps, last {name} {last:.3f}")

@@ -27,6 +27,7 @@ class PackagedPolicy(Section):
     version: str = Field(description="Version of the Python package.")
     file: str = Field(description="GGUF file inside the package.")
     sha256: str = Field(description="Checksum of that file.")
+    parameters: int = Field(ge=1, description="Numbers in the model.")
     licence: str = Field(description="Licence of the weights.")
 
 

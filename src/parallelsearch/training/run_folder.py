@@ -13,8 +13,9 @@ from typing import Any
 import yaml
 
 from parallelsearch.errors import DataError
-from parallelsearch.files import read_json, write_json, write_text
+from parallelsearch.files import read_json, write_text
 from parallelsearch.model_folder import file_checksums, require_unchanged
+from parallelsearch.training.finished_run import record_finished, restore_finished
 
 VERSIONED = ("verl", "torch", "transformers", "ray", "faiss-cpu", "parallelsearch")
 
@@ -71,12 +72,19 @@ def _free_name(folder: Path, suffix: str) -> Path:
 
 def finish_run(folder: Path, config: Mapping[str, Any], inputs: Mapping[str, str], **facts: Any) -> None:
     """Writes done.json, the mark of a complete run, with the checksums of its policy's files."""
-    versions = {"python": platform.python_version()}
-    for package in VERSIONED:
-        versions[package] = metadata.version(package)
     done = {**facts, "policy": "policy", "config_sha256": config_sha256(config), "inputs": dict(inputs)}
     checksums = file_checksums(folder / "policy")
-    write_json(folder / "done.json", {**done, "versions": versions, "policy_files": checksums})
+    record_finished(folder, {**done, "versions": library_versions(), "policy_files": checksums})
+
+
+def is_finished(folder: Path, config: Mapping[str, Any]) -> bool:
+    """Whether the run that `start_run` opened is complete already; then its done.json is there (see finished_run)."""
+    return restore_finished(folder, config_sha256(config), library_versions())
+
+
+def library_versions() -> dict[str, str]:
+    """Of Python and of what decides how a run goes."""
+    return {"python": platform.python_version()} | {package: metadata.version(package) for package in VERSIONED}
 
 
 def policy_folder(run: Path) -> Path:

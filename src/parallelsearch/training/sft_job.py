@@ -21,6 +21,7 @@ from parallelsearch.training.child_process import log_tail, running_child
 from parallelsearch.training.failed_run import end_run
 from parallelsearch.training.guard import Guard
 from parallelsearch.training.policy_export import export_policy
+from parallelsearch.training.stop_request import STOP_FILE, StopRequest, stopped_early
 from parallelsearch.training.token_rows import TokenRow, answer_rows, read_token_rows, write_token_rows
 from parallelsearch.training.training_metrics import TrainingMetrics
 from parallelsearch.training.verl_job import (
@@ -92,10 +93,15 @@ def train_on_rows(
         checkpoints.require_room(Path(policy))
         program = ("-m", "parallelsearch.training.verl_sft", *arguments, *hydra_folder(folder))
         command = torchrun(arm.training.gpus_per_node, *program)
-        with running_child(command, log, job_environment(arm, metrics.verl_log)) as process:
-            verdict = watch(process, metrics, Guard(arm.training, metrics.earlier), checkpoints, on_step)
+        with (
+            running_child(command, log, job_environment(arm, metrics.verl_log), shielded=True) as process,
+            StopRequest(folder / "data" / STOP_FILE, checkpoints.bytes_of_one(Path(policy))) as stop,
+        ):
+            verdict = watch(process, metrics, Guard(arm.training, metrics.earlier), checkpoints, on_step, stop)
         if verdict:
             raise end_run(folder, checkpoints, verdict)
+        if stop.requested and checkpoints.latest < steps:
+            raise stopped_early(folder, checkpoints.latest, steps, str(stop.reason))
         if process.returncode != 0 or checkpoints.latest < steps:
             compose_sft(arguments)  # a setting that veRL refuses has an error of its own
             raise TrainingError(

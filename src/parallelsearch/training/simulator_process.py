@@ -19,6 +19,6 @@ def served_policy(
     the node's own name. EngineError when the server ends or is not ready in time.
     """
     host = "127.0.0.1" if nodes == 1 else socket.gethostname()
-    arguments = ["policy", "serve", str(policy), "--host", host, "--port", "0", "--device", device]
+    arguments = ["policy", "serve", str(policy), "--host", host, "--device", device]
     ready, log = folder / "simulator.json", folder / "simulator.log"
     return server_process(arguments, ready, log, f"The server for {policy}", EngineError, wait_seconds)

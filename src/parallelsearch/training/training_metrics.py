@@ -21,6 +21,7 @@ class TrainingMetrics:
     """metrics.jsonl of a run that goes on after `finished_steps`."""
 
     def __init__(self, folder: Path, finished_steps: int) -> None:
+        self.folder = folder
         self.first_step = finished_steps + 1
         self.last: dict[str, Any] = {}
         self._records = folder / "records"

@@ -51,8 +51,8 @@ def overrides(arm: ArmConfig, files: JobFiles, seed: int) -> list[str]:
     if training.algorithm == "ppo":
         settings |= _critic(training, files.policy)
     settings |= _cpu(training) if training.device == "cpu" else _cuda(training)
-    if training.nodes == 1:
-        settings["+ray_kwargs.ray_init.address"] = "local"  # never another Ray that runs on the node
+    if training.nodes == 1:  # not a cluster that somebody else started on this machine
+        settings["+ray_kwargs.ray_init.address"] = "local"
     return [f"{key}={hydra_value(value)}" for key, value in settings.items()]
 
 
@@ -192,6 +192,7 @@ def _trainer(arm: ArmConfig, files: JobFiles) -> dict[str, Any]:
         "trainer.val_before_train": False,
         "trainer.resume_mode": "auto",
         "trainer.default_local_dir": files.checkpoints,
+        "trainer.checkpoint_callback_class": "parallelsearch.training.verl_stop.StopWhenAsked",
     }
 
 
@@ -233,11 +234,14 @@ def _cpu(training: TrainingConfig) -> dict[str, Any]:
         "actor_rollout_ref.rollout.agent.num_workers": 1,
         "reward.num_workers": 1,
         "transfer_queue.backend.SimpleStorage.num_data_storage_units": 1,
-        "ray_kwargs.ray_init.num_cpus": LOGICAL_CPUS,
-        "+ray_kwargs.ray_init.num_gpus": ranks,
-        "+ray_kwargs.ray_init.include_dashboard": False,
-        "+ray_kwargs.ray_init.object_store_memory": OBJECT_STORE_BYTES,
     }
+    if training.nodes == 1:  # on several, Ray runs already (ray_cluster.py) and takes no such settings
+        settings |= {
+            "ray_kwargs.ray_init.num_cpus": LOGICAL_CPUS,
+            "+ray_kwargs.ray_init.num_gpus": ranks,
+            "+ray_kwargs.ray_init.include_dashboard": False,
+            "+ray_kwargs.ray_init.object_store_memory": OBJECT_STORE_BYTES,
+        }
     engines = {"actor_rollout_ref.actor": "fsdp_config", "actor_rollout_ref.ref": "fsdp_config"}
     if training.algorithm == "ppo":
         engines["critic"] = "fsdp"

@@ -35,6 +35,8 @@ from parallelsearch.training.child_process import log_tail, running_child
 from parallelsearch.training.failed_run import LAST_GOOD, end_run
 from parallelsearch.training.guard import Guard, Verdict
 from parallelsearch.training.policy_export import export_policy
+from parallelsearch.training.ray_cluster import ray_cluster
+from parallelsearch.training.stop_request import STOP_FILE, StopRequest, stopped_early
 from parallelsearch.training.training_metrics import TrainingMetrics
 from parallelsearch.training.verl_config import ADVANTAGES, AGENT_NAME, JobFiles, compose, overrides
 
@@ -84,10 +86,16 @@ def run_job(
         checkpoints.require_room(Path(files.policy))
         (folder / "records").mkdir(exist_ok=True)
         command = [sys.executable, "-m", "verl.trainer.main_ppo", *arguments, *hydra_folder(folder)]
-        with running_child(command, folder / "verl.log", job_environment(arm, metrics.verl_log)) as process:
-            verdict = watch(process, metrics, Guard(training, metrics.earlier), checkpoints, on_step)
+        with (
+            ray_cluster(training, folder, job_environment(arm, metrics.verl_log)) as environment,
+            running_child(command, folder / "verl.log", environment, shielded=True) as process,
+            StopRequest(folder / "data" / STOP_FILE, checkpoints.bytes_of_one(Path(files.policy))) as stop,
+        ):
+            verdict = watch(process, metrics, Guard(training, metrics.earlier), checkpoints, on_step, stop)
         if verdict:
             raise end_run(folder, checkpoints, verdict)
+        if stop.requested and checkpoints.latest < training.steps:
+            raise stopped_early(folder, checkpoints.latest, training.steps, str(stop.reason))
         if process.returncode != 0 or checkpoints.latest < training.steps:
             compose(arguments)  # a setting that veRL refuses has an error of its own
             raise TrainingError(
@@ -104,16 +112,21 @@ def watch(
     guard: Guard,
     checkpoints: Checkpoints,
     on_step: Callable[[dict[str, Any]], None],
+    stop: StopRequest,
 ) -> Verdict | None:
-    """Follows the job until it has ended, or has to: then the guard's verdict."""
-    running = True
+    """Follows the job until it has ended, or has to: then the guard's verdict. When asked to `stop` it ends itself."""
+    running, announced = True, False
     while running:
         running = process.poll() is None
         for row in metrics.collect():
             on_step(row)
+            stop.step_took(row["seconds"])
             if verdict := guard.see(row):
                 return verdict
         checkpoints.prune(guard.good_before)
+        if stop.requested and not announced:
+            print(f"{metrics.folder} is saved after this step and ends, because {stop.reason}", flush=True)
+            announced = True
         if running:
             time.sleep(POLL_SECONDS)
     # A step of nothing but failures may end veRL before it has logged anything.
@@ -230,9 +243,8 @@ def job_environment(arm: ArmConfig, metrics_file: Path) -> dict[str, str]:
         environment.pop("CUDA_VISIBLE_DEVICES", None)  # an empty value makes Ray refuse logical GPUs
     environment[EXTERNAL_MODULES] = ",".join(filter(None, modules))
     environment.pop("PYTHONDONTWRITEBYTECODE", None)  # or each of the job's ten processes compiles all of veRL anew
-    if arm.training.nodes == 1:
-        environment["RAY_ADDRESS"] = "local"  # or the job would join any other Ray cluster that runs on this machine
-    if environment.get("RAY_ADDRESS", "local") == "local":  # this job's own Ray: nobody else on the node may give it work
+    environment.pop("RAY_ADDRESS", None) if arm.training.nodes == 1 else None
+    if not environment.get("RAY_ADDRESS"):  # this job's own Ray: nobody else on the node may give it work
         environment.setdefault("RAY_AUTH_MODE", "token")
         environment.setdefault("RAY_AUTH_TOKEN", secrets.token_hex(32))
     return environment

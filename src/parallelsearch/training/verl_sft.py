@@ -1,4 +1,4 @@
-"""veRL's SFT trainer as it is, with the wall time of each step among its metrics (veRL 0.9.1 logs none).
+"""veRL's SFT trainer, with the wall time of each step among its metrics (veRL 0.9.1 logs none), and an end when asked.
 
 torchrun starts this module once for each rank, with the Hydra overrides of verl_sft_config.py.
 """
@@ -6,16 +6,28 @@ torchrun starts this module once for each rank, with the Hydra overrides of verl
 from __future__ import annotations
 
 import time
+from pathlib import Path
 from typing import Any
 
+import torch
 from verl.trainer import sft_trainer
 from verl.utils import tensordict_utils
+
+from parallelsearch.training.stop_request import STOP_FILE
 
 STEP_SECONDS = "timing_s/step"
 
 
 class TimedSFTTrainer(sft_trainer.SFTTrainer):
-    """SFTTrainer whose steps are timed."""
+    """SFTTrainer whose steps are timed, and which saves and ends once the run's data/stop is there."""
+
+    _steps_taken = 0
+
+    def _asked_to_stop(self) -> bool:
+        """What rank 0 sees, on every rank: all of them have to save the same step."""
+        seen = [(Path(self.config.trainer.default_local_dir).parent / "data" / STOP_FILE).exists()]
+        torch.distributed.broadcast_object_list(seen, src=0)
+        return bool(seen[0])
 
     def _build_engine(self) -> None:
         super()._build_engine()
@@ -24,6 +36,9 @@ class TimedSFTTrainer(sft_trainer.SFTTrainer):
         def timed(data: Any) -> Any:
             started = time.perf_counter()
             output = train_batch(data=data)
+            self._steps_taken += 1
+            if self._asked_to_stop():
+                self.total_training_steps = self.resume_global_step + self._steps_taken  # this one: save and end
             if self.engine.is_mp_src_rank_with_outputs():
                 tensordict_utils.get(output, "metrics")[STEP_SECONDS] = time.perf_counter() - started
             return output

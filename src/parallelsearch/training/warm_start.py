@@ -20,6 +20,7 @@ from parallelsearch.training.demonstration_batches import batches
 from parallelsearch.training.demonstrations import demonstrations
 from parallelsearch.training.policy import build_policy, save_policy, train_tokenizer
 from parallelsearch.training.run_folder import MetricsLog
+from parallelsearch.training.stop_request import StopRequest, stopped_early
 from parallelsearch.training.supervised import SupervisedSteps, gradient_threads, rate_of
 from parallelsearch.training.tensor_file import load_tensors
 
@@ -50,7 +51,7 @@ def warm_start(
     model.set_attn_implementation("eager")  # on a CPU its backward pass is faster than the fused kernel's
     model.train()
     metrics: dict[str, Any] = {}
-    with gradient_threads() as pool:
+    with gradient_threads() as pool, StopRequest() as stop:
         steps = SupervisedSteps(model, config.learning_rate, pool)
         first = _resume(out / "checkpoint.pt", steps)
         log = MetricsLog(out / "metrics.jsonl", keep_up_to=first)
@@ -65,8 +66,10 @@ def warm_start(
                 metrics = {"step": step, "loss": loss, "token_accuracy": accuracy, "tokens_per_second": rate}
                 log.append(metrics)
                 clock, tokens = time.monotonic(), 0
-            if step % CHECKPOINT_EVERY == 0:
+            if step % CHECKPOINT_EVERY == 0 or (stop.requested and step < config.steps):
                 _save(out / "checkpoint.pt", steps, step)
+            if stop.requested and step < config.steps:
+                raise stopped_early(out, step, config.steps, str(stop.reason))
     with replacing(out / "policy") as folder:
         save_policy(model.eval(), tokenizer, folder)
     (out / "checkpoint.pt").unlink(missing_ok=True)

@@ -13,7 +13,7 @@ from pathlib import Path
 import uvicorn
 
 from parallelsearch.errors import RetrieverError
-from parallelsearch.files import write_json
+from parallelsearch.files import MANIFEST, read_json, write_json
 from parallelsearch.retrieval.joined_searches import JoinedSearches
 from parallelsearch.retrieval.latest import CACHED_QUERIES
 from parallelsearch.retrieval.opening import open_retriever
@@ -56,8 +56,8 @@ def serve(
 ) -> None:
     """Serves the index until SIGTERM or SIGINT; requests in progress are finished first (at most 10 seconds).
 
-    Port 0 takes a free one. When all `workers` answer searches, `ready_file` gets {"host", "port", "url"}; it is
-    removed at the end. The token, if any, comes from the environment (PARALLELSEARCH_RETRIEVER_TOKEN); a `host` that
+    Port 0 takes a free one. When all `workers` answer searches, `ready_file` gets {"host", "port", "url",
+    "index_sha256"}; it is removed at the end. The token, if any, comes from the environment (PARALLELSEARCH_RETRIEVER_TOKEN); a `host` that
     other machines reach needs one, unless `everybody` may ask. Raises ConfigError without it, RetrieverError for a
     port in use and a worker that ends, and what `open_retriever` raises.
     """
@@ -70,7 +70,8 @@ def serve(
 
     def on_ready() -> None:
         if ready_file:
-            write_json(ready_file, {"host": host, "port": port, "url": url})
+            index = read_json(settings.index_dir / MANIFEST)["sha256"]
+            write_json(ready_file, {"host": host, "port": port, "url": url, "index_sha256": index})
         announce(f"ready at {url}")
 
     if ready_file:

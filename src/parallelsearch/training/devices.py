@@ -1,0 +1,49 @@
+"""The devices of a training job, compared with its configuration before anything starts."""
+
+from __future__ import annotations
+
+import os
+
+from parallelsearch.config import SUPERVISED, TrainingConfig
+from parallelsearch.errors import ConfigError
+
+RAY_ADDRESS = "RAY_ADDRESS"
+
+
+def node_count(training: TrainingConfig) -> int:
+    """Nodes of a job; supervised training runs on one (torchrun --standalone)."""
+    return 1 if training.algorithm in SUPERVISED else training.nodes
+
+
+def require_devices(training: TrainingConfig) -> None:
+    """ConfigError unless this job has the nodes, and this node the GPUs, that training.nodes and gpus_per_node say.
+
+    veRL would wait for missing GPUs, and leave further ones idle.
+    """
+    _require_nodes(node_count(training))
+    if training.device != "cuda":
+        return
+    import torch
+
+    if (found := torch.cuda.device_count()) != training.gpus_per_node:
+        shown = {name: os.environ.get(name, "not set") for name in ("CUDA_VISIBLE_DEVICES", "SLURM_GPUS_ON_NODE")}
+        raise ConfigError(
+            f"training.gpus_per_node is {training.gpus_per_node}, but this node shows PyTorch {found} GPUs"
+            f" ({', '.join(f'{name}: {value}' for name, value in shown.items())}); set training.gpus_per_node to"
+            f" {found}, or ask for {training.gpus_per_node} (set-resources, train, gres in profiles/slurm/config.yaml)."
+        )
+
+
+def _require_nodes(wanted: int) -> None:
+    allocated = os.environ.get("SLURM_JOB_NUM_NODES")
+    if allocated is not None and int(allocated) != wanted:
+        raise ConfigError(
+            f"training.nodes is {wanted}, but Slurm job {os.environ.get('SLURM_JOB_ID')} has {allocated} nodes; set"
+            f" training.nodes to {allocated}, or ask for {wanted} (set-resources, train, nodes in"
+            " profiles/slurm/config.yaml)."
+        )
+    if allocated is None and wanted > 1 and not os.environ.get(RAY_ADDRESS):
+        raise ConfigError(
+            f"training.nodes is {wanted}, but this is no Slurm job and {RAY_ADDRESS} is not set; set training.nodes to"
+            " 1, submit the job (snakemake --profile slurm), or start Ray on all nodes and name its head."
+        )

@@ -1,0 +1,55 @@
+"""A job whose nodes or GPUs are not those of the configuration is refused before anything starts."""
+
+from __future__ import annotations
+
+import pytest
+
+from parallelsearch.config import TrainingConfig
+from parallelsearch.errors import ConfigError
+from parallelsearch.training.devices import node_count, require_devices
+
+
+@pytest.fixture(autouse=True)
+def _outside_slurm(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("SLURM_JOB_ID", "SLURM_JOB_NUM_NODES", "RAY_ADDRESS"):
+        monkeypatch.delenv(name, raising=False)
+
+
+def test_gpus_that_this_machine_lacks_are_named_with_both_numbers_and_the_next_step(monkeypatch) -> None:
+    import torch
+
+    found = torch.cuda.device_count()
+    wanted = found + 8
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0")
+    sentence = (
+        rf"training.gpus_per_node is {wanted}, but this node shows PyTorch {found} GPUs \(CUDA_VISIBLE_DEVICES: 0, .*"
+        rf"set training.gpus_per_node to {found}, or ask for {wanted} \(set-resources, train, gres"
+    )
+    with pytest.raises(ConfigError, match=sentence):
+        require_devices(TrainingConfig(device="cuda", gpus_per_node=wanted))
+
+
+def test_ranks_on_cpus_are_no_devices() -> None:
+    require_devices(TrainingConfig(device="cpu", gpus_per_node=64))
+
+
+@pytest.mark.parametrize("allocated", ["1", "3"])
+def test_a_slurm_job_with_other_nodes_than_the_configuration_is_refused(monkeypatch, allocated: str) -> None:
+    monkeypatch.setenv("SLURM_JOB_ID", "43")
+    monkeypatch.setenv("SLURM_JOB_NUM_NODES", allocated)
+    with pytest.raises(ConfigError, match=f"training.nodes is 2, but Slurm job 43 has {allocated} nodes"):
+        require_devices(TrainingConfig(nodes=2))
+    monkeypatch.setenv("SLURM_JOB_NUM_NODES", "2")
+    require_devices(TrainingConfig(nodes=2))
+
+
+def test_several_nodes_need_slurm_or_a_ray_cluster_that_is_named(monkeypatch) -> None:
+    with pytest.raises(ConfigError, match=r"this is no Slurm job and RAY_ADDRESS is not set; set training.nodes to 1"):
+        require_devices(TrainingConfig(nodes=2))
+    monkeypatch.setenv("RAY_ADDRESS", "10.0.0.1:6379")
+    require_devices(TrainingConfig(nodes=2))
+
+
+def test_supervised_training_takes_one_node_whatever_the_study_says() -> None:
+    assert node_count(TrainingConfig(nodes=4, algorithm="sft")) == 1
+    assert node_count(TrainingConfig(nodes=4, algorithm="ppo")) == 4
