@@ -57,9 +57,9 @@ def serve(
     """Serves the index until SIGTERM or SIGINT; requests in progress are finished first (at most 10 seconds).
 
     Port 0 takes a free one. When all `workers` answer searches, `ready_file` gets {"host", "port", "url",
-    "index_sha256"}; it is removed at the end. The token, if any, comes from the environment (PARALLELSEARCH_RETRIEVER_TOKEN); a `host` that
-    other machines reach needs one, unless `everybody` may ask. Raises ConfigError without it, RetrieverError for a
-    port in use and a worker that ends, and what `open_retriever` raises.
+    "index_sha256"}; it is removed at the end. The token, if any, comes from the environment
+    (PARALLELSEARCH_RETRIEVER_TOKEN); a `host` that other machines reach needs one, unless `everybody` may ask. Raises
+    ConfigError without it, RetrieverError for a port in use and a worker that ends, and what `open_retriever` raises.
     """
     settings = replace(settings, token=required_token(host, TOKEN_VARIABLE, everybody))
     listening = open_socket(host, port)
