@@ -23,7 +23,7 @@ from parallelsearch.tracking.collect import collect, import_results
 from parallelsearch.tracking.results import find
 from parallelsearch.tracking.store import create
 
-SOON = 120  # seconds that a collection may take
+SOON = 600  # seconds that a collection may take
 PROCESSES = multiprocessing.get_context("forkserver")  # imports MLflow once for all of them
 PROCESSES.set_forkserver_preload(["parallelsearch.tracking.collect", "mlflow.store.tracking.sqlalchemy_store"])
 
