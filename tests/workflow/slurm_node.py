@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import tempfile
@@ -51,12 +52,13 @@ class SlurmNode:
         ).stdout
 
     def jobs(self) -> list[SlurmJob]:
-        """All jobs that the controller remembers, in order."""
+        """All jobs of the workflow that the controller remembers, in order; not what was started by hand."""
         listed = self.run("squeue", "--states=all", "--noheader", "--sort=i", "--format=%i|%T|%k|%P|%E")
         rows = [line.strip().split("|") for line in listed.splitlines()]
         return [
             SlurmJob(int(number), state, rule.strip().removeprefix("rule_"), partition, dependency)
             for number, state, rule, partition, dependency in rows
+            if rule.strip().startswith("rule_")
         ]
 
     def jobs_of(self, rule: str) -> list[SlurmJob]:
@@ -113,6 +115,7 @@ def slurm_node(nodes: int = 1) -> Iterator[SlurmNode]:
         if running := [str(job.number) for job in node.jobs() if job.state not in ENDED]:
             node.run("scancel", "--signal=KILL", "--full", *running)
         subprocess.run([SCRIPT, "down", folder], check=True, timeout=120)
+        shutil.rmtree(folder)
 
 
 def wait_until(condition: Callable[[], object], timeout: float, what: str) -> None:

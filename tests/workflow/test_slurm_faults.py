@@ -70,7 +70,7 @@ def test_a_cancelled_job_saves_and_a_killed_trainer_costs_the_steps_since_its_la
 
 
 def test_after_a_killed_controller_the_job_that_goes_on_is_not_doubled(slurm_study: SmokeStudy) -> None:
-    training = Training(slurm_study, "parallelsearch-bounded", steps=25, save_every=NEVER)
+    training = Training(slurm_study, "parallelsearch-bounded", steps=16, save_every=NEVER)
     lost = training.start()
     training.wait_for_step(1, attempt=1)
     lost.send_signal(signal.SIGKILL)
@@ -89,10 +89,10 @@ def test_after_a_killed_controller_the_job_that_goes_on_is_not_doubled(slurm_stu
     assert writers == 1
     assert workflow.wait(LONG) == 0, training.log.read_text()[-6000:]
     assert [job.state for job in training.jobs()] == ["COMPLETED", "COMPLETED"]
-    assert training.steps() == list(range(1, 26))
+    assert training.steps() == list(range(1, 17))
     own = (slurm_study.results / "logs" / "train" / f"{training.arm}.seed0.log").read_text()
     assert "is complete already" in own and "step " not in own
-    assert training.done()["steps"] == 25
+    assert training.done()["steps"] == 16
 
 
 def test_a_second_job_that_starts_beside_the_first_is_refused(slurm_study: SmokeStudy) -> None:
