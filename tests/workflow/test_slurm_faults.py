@@ -23,39 +23,45 @@ def trainers(training: Training) -> list[int]:
     return processes("verl.trainer.main_ppo", f"default_local_dir='{training.folder}/")
 
 
+def _elapsed(training: Training) -> float:
+    """Seconds that the newest job has run."""
+    job = training.jobs()[-1].number
+    seconds = parse_duration(training.node.run("squeue", "--noheader", f"--jobs={job}", "--format=%M").strip())
+    assert seconds is not None
+    return seconds
+
+
 def test_a_job_near_its_time_limit_saves_and_the_next_attempt_goes_on_from_there(slurm_study: SmokeStudy) -> None:
-    training = Training(slurm_study, "no-decomposition-reward", steps=25, save_every=NEVER)
+    training = Training(slurm_study, "no-decomposition-reward", steps=90, save_every=NEVER)
     workflow = training.start()
     training.wait_for_step(2, attempt=1)
     [first] = training.jobs()
-    # The limit of a job that runs is lowered, however fast this machine is: one to two minutes are left.
-    elapsed = parse_duration(
-        slurm_study.node.run("squeue", "--noheader", f"--jobs={first.number}", "--format=%M").strip()
-    )
-    assert elapsed is not None
-    slurm_study.node.run("scontrol", "update", f"JobId={first.number}", f"TimeLimit={int(elapsed // 60) + 2}")
+    # The limit of a job that runs is lowered, however fast this machine is, to less than saving might take.
+    wait_until(lambda: _elapsed(training) % 60 < 10, 60, "a minute has just begun")
+    minutes = int(_elapsed(training) // 60) + 1
+    slurm_study.node.run("scontrol", "update", f"JobId={first.number}", f"TimeLimit={minutes}")
     assert workflow.wait(LONG) == 0, training.log.read_text()[-6000:]
     first, second = training.jobs()
     assert (first.state, second.state) == ("FAILED", "COMPLETED")  # it ended itself: not TIMEOUT
     log = training.log.read_text()
     assert f"the job ended because its Slurm job {first.number} reaches its time limit in" in log
-    saved = int(log.split("; step ")[1].split(" of 25 is saved")[0])
-    assert 2 <= saved < 25
-    assert training.steps() == list(range(1, 26))
+    saved = int(log.split("; step ")[1].split(" of 90 is saved")[0])
+    assert 2 <= saved < 90
+    assert training.steps() == list(range(1, 91))
     own = (slurm_study.results / "logs" / "train" / f"{training.arm}.seed0.log").read_text()
     assert own.index(f"step {saved + 1}: reward") == own.index("step ")  # the second attempt's first step
-    assert training.done()["steps"] == 25 and not training.lock.exists()
+    assert training.done()["steps"] == 90 and not training.lock.exists()
 
 
 def test_a_cancelled_job_saves_and_a_killed_trainer_costs_the_steps_since_its_last_checkpoint(
     slurm_study: SmokeStudy,
 ) -> None:
-    training = Training(slurm_study, "no-search-count-reward", steps=14, save_every=5)
+    training = Training(slurm_study, "no-search-count-reward", steps=40, save_every=10)
     workflow = training.start()
     training.wait_for_step(2, attempt=1)
     cancelled = training.jobs()[0]
     slurm_study.node.run("scancel", str(cancelled.number))
-    training.wait_for_step(6, attempt=2)
+    training.wait_for_step(12, attempt=2)
     [trainer] = trainers(training)
     os.kill(trainer, signal.SIGKILL)
     wait_until(lambda: len(training.jobs()) == 3, 600, "the job is submitted a third time")
@@ -63,14 +69,14 @@ def test_a_cancelled_job_saves_and_a_killed_trainer_costs_the_steps_since_its_la
     assert [job.state for job in training.jobs()] == ["CANCELLED", "FAILED", "COMPLETED"]
     log = training.log.read_text()
     assert "the job ended because it was sent SIGTERM; step" in log
-    assert "veRL ended with exit code -9 after 5 saved of 14 steps" in log
-    assert training.steps() == list(range(1, 15))
-    assert training.done()["steps"] == 14
+    assert "veRL ended with exit code -9 after 10 saved of 40 steps" in log
+    assert training.steps() == list(range(1, 41))
+    assert training.done()["steps"] == 40
     wait_until(lambda: not processes(f"{training.folder}/"), 60, "all processes of the run have ended")
 
 
 def test_after_a_killed_controller_the_job_that_goes_on_is_not_doubled(slurm_study: SmokeStudy) -> None:
-    training = Training(slurm_study, "parallelsearch-bounded", steps=16, save_every=NEVER)
+    training = Training(slurm_study, "parallelsearch-bounded", steps=60, save_every=NEVER)
     lost = training.start()
     training.wait_for_step(1, attempt=1)
     lost.send_signal(signal.SIGKILL)
@@ -89,10 +95,10 @@ def test_after_a_killed_controller_the_job_that_goes_on_is_not_doubled(slurm_stu
     assert writers == 1
     assert workflow.wait(LONG) == 0, training.log.read_text()[-6000:]
     assert [job.state for job in training.jobs()] == ["COMPLETED", "COMPLETED"]
-    assert training.steps() == list(range(1, 17))
+    assert training.steps() == list(range(1, 61))
     own = (slurm_study.results / "logs" / "train" / f"{training.arm}.seed0.log").read_text()
     assert "is complete already" in own and "step " not in own
-    assert training.done()["steps"] == 16
+    assert training.done()["steps"] == 60
 
 
 def test_a_second_job_that_starts_beside_the_first_is_refused(slurm_study: SmokeStudy) -> None:
