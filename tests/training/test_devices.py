@@ -23,7 +23,7 @@ def test_gpus_that_this_machine_lacks_are_named_with_both_numbers_and_the_next_s
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0")
     sentence = (
         rf"training.gpus_per_node is {wanted}, but this node shows PyTorch {found} GPUs \(CUDA_VISIBLE_DEVICES: 0, .*"
-        rf"set training.gpus_per_node to {found}, or ask for {wanted} \(set-resources, train, gres"
+        rf"set training.{f'gpus_per_node to {found}' if found else "device to 'cpu'"}, or ask for {wanted} \(set-res"
     )
     with pytest.raises(ConfigError, match=sentence):
         require_devices(TrainingConfig(device="cuda", gpus_per_node=wanted))
