@@ -21,9 +21,10 @@ def test_gpus_that_this_machine_lacks_are_named_with_both_numbers_and_the_next_s
     found = torch.cuda.device_count()
     wanted = found + 8
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0")
+    change = f"set training.gpus_per_node to {found}" if found else "set training.device to 'cpu'"
     sentence = (
         rf"training.gpus_per_node is {wanted}, but this node shows PyTorch {found} GPUs \(CUDA_VISIBLE_DEVICES: 0, .*"
-        rf"set training.gpus_per_node to {found}, or ask for {wanted} \(set-resources, train, gres"
+        rf"{change}, or ask for {wanted} \(set-resources, train, gres"
     )
     with pytest.raises(ConfigError, match=sentence):
         require_devices(TrainingConfig(device="cuda", gpus_per_node=wanted))

@@ -27,10 +27,11 @@ def require_devices(training: TrainingConfig) -> None:
 
     if (found := torch.cuda.device_count()) != training.gpus_per_node:
         shown = {name: os.environ.get(name, "not set") for name in ("CUDA_VISIBLE_DEVICES", "SLURM_GPUS_ON_NODE")}
+        change = f"set training.gpus_per_node to {found}" if found else "set training.device to 'cpu'"
         raise ConfigError(
             f"training.gpus_per_node is {training.gpus_per_node}, but this node shows PyTorch {found} GPUs"
-            f" ({', '.join(f'{name}: {value}' for name, value in shown.items())}); set training.gpus_per_node to"
-            f" {found}, or ask for {training.gpus_per_node} (set-resources, train, gres in profiles/slurm/config.yaml)."
+            f" ({', '.join(f'{name}: {value}' for name, value in shown.items())}); {change}, or ask for"
+            f" {training.gpus_per_node} (set-resources, train, gres in profiles/slurm/config.yaml)."
         )
 
 
