@@ -105,10 +105,20 @@ def training_rows(rows: int, count: int) -> np.ndarray:
 def _train(index: Any, kind: str, vectors: np.ndarray) -> None:
     import faiss
 
-    if kind == "ivf_pq":
-        with _threads(1):
-            faiss.downcast_VectorTransform(index.chain.at(0)).train(vectors)
-    index.train(vectors)
+    if kind != "ivf_pq":
+        index.train(vectors)
+        return
+    rotation = faiss.downcast_VectorTransform(index.chain.at(0))
+    with _threads(1):
+        rotation.train(vectors)
+    faiss.downcast_index(index.index).train(_rotated(rotation, vectors))
+    index.is_trained = True
+
+
+def _rotated(rotation: Any, vectors: np.ndarray) -> np.ndarray:
+    """In one thread: on some processors a matrix product in more of them ends in other last bits."""
+    with _threads(1):
+        return np.ascontiguousarray(rotation.apply(vectors))
 
 
 def _reserve(index: Any, kind: str, rows: int, parameters: dict[str, int]) -> None:
@@ -149,7 +159,7 @@ def _fill_lists(index: Any, embeddings: Embeddings, block_rows: int) -> None:
 
 def _rotated_blocks(embeddings: Embeddings, rotation: Any, block_rows: int) -> Iterator[np.ndarray]:
     for block in embeddings.blocks(block_rows):
-        yield np.ascontiguousarray(block if rotation is None else rotation.apply(block))
+        yield np.ascontiguousarray(block) if rotation is None else _rotated(rotation, block)
 
 
 @contextmanager
