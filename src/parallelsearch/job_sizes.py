@@ -6,8 +6,10 @@ side. What jobs ask a cluster for follows from these sizes (job_needs.py).
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
 
+from parallelsearch.errors import DataError
 from parallelsearch.files import MANIFEST, read_json
 from parallelsearch.planning import StudyPlan
 from parallelsearch.retrieval.encoding.declaration import load_declaration
@@ -33,7 +35,8 @@ class JobSizes:
         manifest = self.plan.results.corpus(corpus) / MANIFEST
         declared = self.study.corpora[corpus]
         if manifest.exists():
-            return int(read_json(manifest)["rows"])
+            with suppress(DataError, KeyError):  # a broken one is refused by the jobs that read the corpus
+                return int(read_json(manifest)["rows"])
         if declared.source == "geoworld":
             return self.study.geoworld.passages
         if declared.passages:
