@@ -30,8 +30,15 @@ def test_gpus_that_this_machine_lacks_are_named_with_both_numbers_and_the_next_s
         require_devices(TrainingConfig(device="cuda", gpus_per_node=wanted))
 
 
-def test_ranks_on_cpus_are_no_devices() -> None:
-    require_devices(TrainingConfig(device="cpu", gpus_per_node=64))
+def test_ranks_on_cpus_are_no_devices(monkeypatch) -> None:
+    import torch
+
+    asked: list[int] = []
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: asked.append(1) or 64)
+    require_devices(TrainingConfig(device="cpu", gpus_per_node=8))
+    assert asked == []
+    with pytest.raises(ConfigError, match="shows PyTorch 64 GPUs"):
+        require_devices(TrainingConfig(device="cuda", gpus_per_node=8))
 
 
 @pytest.mark.parametrize("allocated", ["1", "3"])

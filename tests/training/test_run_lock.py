@@ -89,7 +89,9 @@ def test_only_one_of_several_processes_writes_at_a_time(tmp_path: Path) -> None:
 def test_another_process_with_the_number_of_a_gone_one_holds_no_lock(tmp_path: Path) -> None:
     leave(tmp_path / "seed0")  # this process' number, but started at another time
     with only_writer(tmp_path / "seed0"):
-        pass
+        holder = read_holder(tmp_path / "seed0")
+        assert holder is not None and (holder.pid, holder.started > 1) == (os.getpid(), True)
+    assert not lock_path(tmp_path / "seed0").exists()
 
 
 @pytest.mark.parametrize("state", ["RUNNING", "PENDING", "COMPLETING", "SUSPENDED"])
@@ -117,7 +119,8 @@ def test_a_lock_of_a_slurm_job_that_has_ended_is_taken_over(tmp_path, monkeypatc
     leave(tmp_path / "seed0", slurm_job="43", host="elsewhere")
     assert earlier_job(tmp_path / "seed0") is None
     with only_writer(tmp_path / "seed0"):
-        pass
+        holder = read_holder(tmp_path / "seed0")
+        assert holder is not None and holder.pid == os.getpid() and holder.slurm_job is None
 
 
 def test_where_slurm_does_not_answer_nobody_writes(tmp_path, monkeypatch) -> None:
