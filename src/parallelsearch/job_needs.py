@@ -9,6 +9,7 @@ for half as much again.
 from __future__ import annotations
 
 from math import ceil
+from pathlib import Path
 
 from parallelsearch.config import SUPERVISED, IndexConfig
 from parallelsearch.job_sizes import BYTES_PER_PASSAGE, JobSizes
@@ -16,6 +17,8 @@ from parallelsearch.retrieval.indexes.calibration import estimate
 from parallelsearch.retrieval.indexes.kinds import complete_parameters
 from parallelsearch.retrieval.indexes.plan import FLOAT16, build_bytes, index_bytes
 from parallelsearch.training.checkpoints import ACTOR_BYTES, CRITIC_BYTES, POLICY_BYTES
+from parallelsearch.training.devices import node_count
+from parallelsearch.training.run_lock import earlier_job
 
 MB = 1_000_000
 PER_ATTEMPT = 0.5  # more of memory and time with each further attempt
@@ -49,6 +52,29 @@ class JobNeeds:
         self.sizes = sizes
         self.study = sizes.study
         self.plan = sizes.plan
+
+    # What Slurm is told of training jobs ------------------------------------------------------------------------------
+
+    def gpus(self, name: str) -> int:
+        """GPUs of an arm's training job on one node; 0 on the CPU."""
+        training = self.plan.arm(name).training
+        return training.gpus_per_node if training.device == "cuda" else 0
+
+    def gres(self, name: str) -> str:
+        """What an arm's training job asks of each of its nodes, as Slurm's --gres: 'gpu:8'; nothing on the CPU."""
+        return f"gpu:{gpus}" if (gpus := self.gpus(name)) else ""
+
+    def tasks(self, name: str) -> int:
+        """Slurm's --ntasks of a training job on CPUs, one a node; 0 with GPUs: the executor would make it one a GPU."""
+        return 0 if self.gpus(name) else self.nodes(name)
+
+    def after_earlier_job(self, run: Path) -> str:
+        """sbatch's option that lets a job wait for one of a lost Snakemake that still writes to the same run."""
+        job = earlier_job(run)
+        return f"--dependency=afterany:{job}" if job else ""
+
+    def nodes(self, name: str) -> int:
+        return node_count(self.plan.arm(name).training)
 
     # Corpus and index ---------------------------------------------------------------------------------------------
 

@@ -16,8 +16,6 @@ from parallelsearch.config_files import CONFIG_DIR, declaration_file, load_arm, 
 from parallelsearch.errors import ConfigError
 from parallelsearch.paths import Results
 from parallelsearch.settings_slices import SettingsSlices, split_of
-from parallelsearch.training.devices import node_count
-from parallelsearch.training.run_lock import earlier_job
 
 DATASET_TABLES = ("_by_structure", "_comparison", "_details", "_over_seeds", "_published")
 GEOWORLD_SPLITS = ("train", "dev", "test")
@@ -269,29 +267,6 @@ class StudyPlan(SettingsSlices):
         key = f"arm {name}: training.simulator.policy"
         declaration_file("policies", simulator.policy, key, self.config_dir)
         return [self.results.policy(simulator.policy)]
-
-    # Resources ----------------------------------------------------------------------------------------------------
-
-    def gpus(self, name: str) -> int:
-        """GPUs of an arm's training job on one node; 0 on the CPU."""
-        training = self.arm(name).training
-        return training.gpus_per_node if training.device == "cuda" else 0
-
-    def gres(self, name: str) -> str:
-        """What an arm's training job asks of each of its nodes, as Slurm's --gres: 'gpu:8'; nothing on the CPU."""
-        return f"gpu:{gpus}" if (gpus := self.gpus(name)) else ""
-
-    def tasks(self, name: str) -> int:
-        """Slurm's --ntasks of a training job on CPUs, one a node; 0 with GPUs: the executor would make it one a GPU."""
-        return 0 if self.gpus(name) else self.nodes(name)
-
-    def after_earlier_job(self, run: Path) -> str:
-        """sbatch's option that lets a job wait for one of a lost Snakemake that still writes to the same run."""
-        job = earlier_job(run)
-        return f"--dependency=afterany:{job}" if job else ""
-
-    def nodes(self, name: str) -> int:
-        return node_count(self.arm(name).training)
 
 
 def _obtainable(file: RemoteFile, key: str) -> Path:

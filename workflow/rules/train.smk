@@ -51,7 +51,7 @@ rule warm_start:
         mem_mb=lambda wildcards, attempt: NEEDS.warm_start_mb(attempt),
         runtime=lambda wildcards, attempt: NEEDS.warm_start_minutes(attempt),
         cpus_per_task=NEEDS.policy_cores(),
-        slurm_extra=lambda wildcards: PLAN.after_earlier_job(R.warm_start(wildcards.seed)),
+        slurm_extra=lambda wildcards: NEEDS.after_earlier_job(R.warm_start(wildcards.seed)),
     params:
         folder=str(R.warm_start("{seed}")),
         settings=lambda wildcards: PLAN.warm_start_settings(),
@@ -81,11 +81,11 @@ rule train:
         mem_mb=lambda wildcards, attempt: NEEDS.train_mb(wildcards.arm, attempt),
         runtime=lambda wildcards: NEEDS.train_minutes(wildcards.arm),
         cpus_per_task=lambda wildcards: NEEDS.train_cores(wildcards.arm),
-        slurm_extra=lambda wildcards: PLAN.after_earlier_job(R.train(wildcards.arm, wildcards.seed)),
-        nodes=lambda wildcards: PLAN.nodes(wildcards.arm),
-        tasks=lambda wildcards: PLAN.tasks(wildcards.arm),
-        gpus_per_node=lambda wildcards: PLAN.gpus(wildcards.arm),
-        gres=lambda wildcards: PLAN.gres(wildcards.arm),  # of each node, where `gpu` would be of all nodes together
+        slurm_extra=lambda wildcards: NEEDS.after_earlier_job(R.train(wildcards.arm, wildcards.seed)),
+        nodes=lambda wildcards: NEEDS.nodes(wildcards.arm),
+        tasks=lambda wildcards: NEEDS.tasks(wildcards.arm),
+        gpus_per_node=lambda wildcards: NEEDS.gpus(wildcards.arm),
+        gres=lambda wildcards: NEEDS.gres(wildcards.arm),  # of each node, where `gpu` would be of all nodes together
     params:
         folder=str(R.train("{arm}", "{seed}")),
         policy=lambda wildcards: PLAN.initial_policy(wildcards.seed),
