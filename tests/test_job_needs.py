@@ -65,6 +65,14 @@ def test_time_follows_steps_passages_and_questions_and_a_training_job_has_a_long
     assert needs("paper").evaluate_minutes("nq.test", 1) < needs("paper").evaluate_minutes("popqa.test", 1)
 
 
+def test_the_papers_training_asks_for_the_eight_gpus_of_one_node_and_nothing_on_the_cpu() -> None:
+    paper = needs("paper")  # appendix A.4: one node of eight
+    asked = (paper.gpus("parallelsearch"), paper.nodes("parallelsearch"), paper.gres("parallelsearch"))
+    assert (*asked, paper.tasks("parallelsearch")) == (8, 1, "gpu:8", 0)
+    laptop = needs()
+    assert (laptop.gpus("parallelsearch"), laptop.gres("parallelsearch"), laptop.tasks("parallelsearch")) == (0, "", 1)
+
+
 def test_small_jobs_ask_for_little_so_that_a_study_fits_one_machine() -> None:
     laptop = needs()
     beside = laptop.train_mb("search-r1", 1) + laptop.evaluate_mb("geoworld.test", 1)
