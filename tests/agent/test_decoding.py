@@ -7,8 +7,8 @@ import random
 import pytest
 import torch
 
-from parallelsearch.agent.batch_decoder import BatchDecoder, DecodeRequest, cheapest_groups
-from parallelsearch.agent.engine import Sampling
+from parallelsearch.agent.batch_decoder import BatchDecoder, DecodeRequest
+from parallelsearch.agent.engine import Generation, Sampling
 from parallelsearch.agent.token_choice import TokenChooser, uniform_draws
 from parallelsearch.config import PolicyConfig
 
@@ -78,9 +78,10 @@ def test_rows_join_and_leave_at_any_time_and_read_only_their_own_tokens(model, t
     model.forward = counting
     try:
         for request in wanted:
+            others = decoder.active
             decoder.admit([request])
-            assert shapes[-1] == (1, len(request.token_ids))
             decoder.step()
+            assert shapes[-1] == (1, len(request.token_ids) + others)
             decoder.step()
     finally:
         model.forward = original
@@ -90,12 +91,13 @@ def test_rows_join_and_leave_at_any_time_and_read_only_their_own_tokens(model, t
         assert generation.token_ids == expected[number].token_ids[: 3 + number % 7]
         assert generation.log_probs == pytest.approx(expected[number].log_probs[: 3 + number % 7], abs=1e-4)
     assert len(found) == len(wanted)
-    assert sum(rows for rows, width in shapes) <= sum(len(generation.token_ids) for generation in found.values())
+    generated = sum(len(generation.token_ids) for generation in found.values())
+    assert sum(width for _, width in shapes) <= sum(map(len, prompts)) + generated - len(found)
 
 
 @pytest.mark.parametrize("heads", [2, 4])
-def test_pages_read_in_place_are_those_read_as_one(tokenizer, heads):
-    """Rows of one to five pages that join and leave; with and without attention over pages."""
+def test_packed_and_padded_passes_read_the_same(tokenizer, heads):
+    """Rows of one to five pages that join and leave."""
     from parallelsearch.training.policy import build_policy
 
     policy = build_policy(PolicyConfig(hidden_size=64, layers=2, heads=heads), tokenizer, seed=2)
@@ -104,28 +106,61 @@ def test_pages_read_in_place_are_those_read_as_one(tokenizer, heads):
     lengths = [1, 63, 64, 65, 127, 128, 129, 300, 40, 200]
     wanted = requests([[choose.randrange(3, 300) for _ in range(length)] for length in lengths], 70, (), 1.0)
     decoder = BatchDecoder(policy, tokenizer, max_rows=4)
-    assert decoder._key_values.in_place
-    in_place = decoder.decode(wanted)
-    decoder._key_values.in_place = False
-    for one, other in zip(in_place, decoder.decode(wanted), strict=True):
+    assert decoder._packed
+    packed = decoder.decode(wanted)
+    decoder._packed = False
+    for one, other in zip(packed, decoder.decode(wanted), strict=True):
         assert one.token_ids == other.token_ids and one.log_probs == pytest.approx(other.log_probs, abs=1e-4)
-    for request, generation in zip(wanted, in_place, strict=True):
+    for request, generation in zip(wanted, packed, strict=True):
         expected = reference_log_probs(policy, request.token_ids, generation.token_ids)
         assert generation.log_probs == pytest.approx(expected, abs=1e-4)
 
 
-def test_short_and_long_sequences_are_read_in_groups_of_the_least_padding():
-    """By hand, with 64 tokens for a pass: 10 and 12 together cost 24 + 64, apart 22 + 128; 10 to 300 waste 580."""
-    assert cheapest_groups([10, 12], 2048) == [slice(0, 2)]
-    assert cheapest_groups([10, 12, 300], 2048) == [slice(0, 2), slice(2, 3)]
-    assert cheapest_groups([100] * 5, 250) == [slice(0, 1), slice(1, 3), slice(3, 5)]
-    assert cheapest_groups([3000], 2048) == [slice(0, 1)]
-    assert cheapest_groups([], 2048) == []
+def test_rows_that_join_read_no_more_than_a_pass_may_hold(model, tokenizer):
+    """By hand: 40 and 50 padded to 50 are 100 tokens, 60 would make them 180; 300 are too many, but go alone."""
+    wanted = requests([[7] * length for length in (40, 50, 60, 300)], max_tokens=9)
+    decoder, read, original = BatchDecoder(model, tokenizer), [], model.forward
+    decoder._pass_tokens = 128
+    expected = decoder.decode(wanted)
+
+    def counting(*args, **kwargs):
+        read.append(kwargs["input_ids"].shape[1])
+        return original(*args, **kwargs)
+
+    model.forward = counting
+    try:
+        found = decoder.decode(wanted)
+    finally:
+        model.forward = original
+    assert read[:4] == [40 + 50, 60 + 2, 300 + 3, 4]
+    assert [g.token_ids for g in found] == [g.token_ids for g in expected]
+    assert expected == BatchDecoder(model, tokenizer).decode(wanted)
+
+
+def test_a_request_that_waits_to_join_forgets_what_was_read_with_other_weights(model, tokenizer, prompts):
+    decoder, stop = BatchDecoder(model, tokenizer), ("e", "a", " ", ">")
+    first = decoder.decode([DecodeRequest(prompts[0], 40, stop, Sampling(1.0, seed=1))])[0]
+    made: list[Generation] = []
+    longer = DecodeRequest(prompts[0] + first.token_ids + [7, 8, 9], 5, finished=made.append)
+    decoder.admit([longer])
+    weight, before = model.lm_head.weight, model.lm_head.weight.detach().clone()
+    try:
+        with torch.no_grad():
+            weight.mul_(-1)
+        decoder.forget()
+        while decoder.active:
+            decoder.step()
+        expected = reference_log_probs(model, longer.token_ids, made[0].token_ids)
+    finally:
+        with torch.no_grad():
+            weight.copy_(before)
+    assert made[0].log_probs == pytest.approx(expected, abs=1e-4)
 
 
 def test_an_idle_decoder_holds_no_keys_and_values(model, tokenizer, prompts):
     decoder = BatchDecoder(model, tokenizer)
     decoder.admit(requests(prompts, max_tokens=2))
+    decoder.step()
     assert all(pool.nbytes for layer in decoder._key_values.layers for pool in layer.pools)
     decoder.step()
     assert not decoder.active and not decoder._key_values.layers

@@ -6,6 +6,7 @@ same token ids, so that only the tokens of the observation have to be read.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -13,16 +14,15 @@ from typing import Any
 import torch
 
 from parallelsearch.agent.engine import FinishReason, Generation, Sampling
+from parallelsearch.agent.forward_inputs import packed_inputs, padded_inputs
 from parallelsearch.agent.grouped_attention import use_grouped_attention
 from parallelsearch.agent.key_values import PagedKeyValues, RowKeyValues, RowPages
 from parallelsearch.agent.prefixes import PrefixStore
 from parallelsearch.agent.stopping import Stopping
 from parallelsearch.agent.token_choice import TokenChooser, uniform_draws
 
-_PREFILL_TOKENS = {"cpu": 2048}  # padded tokens read in one forward pass: on a CPU, what its caches hold
+_PREFILL_TOKENS = {"cpu": 2048}  # padded tokens of joining rows in one forward pass: on a CPU, what its caches hold
 _PREFILL_TOKENS_ELSEWHERE = 8192
-_PASS_TOKENS = 64  # padded tokens that cost as much as starting one more forward pass
-_JOIN_SHARE = 8  # waiting requests join when they are one for so many rows: reading few tokens costs as much as a step
 
 
 @dataclass(slots=True)
@@ -58,7 +58,7 @@ class BatchDecoder:
 
     def __init__(self, model: Any, tokenizer: Any, *, max_rows: int = 128, stored_bytes: int = 1 << 29) -> None:
         self.model = model.eval()
-        self._in_place = use_grouped_attention(model)
+        self._packed = use_grouped_attention(model)
         self.tokenizer = tokenizer
         self.max_rows = max_rows
         parameter = next(model.parameters())
@@ -70,24 +70,26 @@ class BatchDecoder:
 
     @property
     def active(self) -> int:
-        """Rows that are being decoded."""
-        return len(self._rows)
+        """Requests that are being decoded, or that wait to join."""
+        return len(self._rows) + len(self._joining)
 
     @property
     def room(self) -> int:
         """Requests that can be admitted now."""
-        return self.max_rows - len(self._rows)
+        return self.max_rows - self.active
 
     def reset(self) -> None:
         """Drops all rows without finishing them, and all stored keys and values."""
         self._rows: list[_Row] = []
-        self._key_values = PagedKeyValues(self.device, self._dtype, in_place=self._in_place)
+        self._joining: deque[tuple[DecodeRequest, int, RowKeyValues | None]] = deque()  # known tokens, keys and values
+        self._key_values = PagedKeyValues(self.device)
         self._settings_of: list[_Row] = []
         self.forget()
 
     def forget(self) -> None:
         """Drops the keys and values of finished generations."""
         self._prefixes.clear()
+        self._joining = deque((request, 0, None) for request, _, _ in self._joining)
 
     def decode(
         self, requests: Sequence[DecodeRequest], finished: Callable[[int, Generation], None] | None = None
@@ -106,43 +108,49 @@ class BatchDecoder:
 
         waiting = [store(position, request) for position, request in enumerate(requests)]
         while waiting or self.active:
-            if waiting and self.worth_admitting(len(waiting)):
-                admitted, waiting = waiting[: self.room], waiting[self.room :]
-                self.admit(admitted)
+            admitted, waiting = waiting[: self.room], waiting[self.room :]
+            self.admit(admitted)
             self.step()
         return [generation for generation in generations if generation is not None]
 
-    def worth_admitting(self, waiting: int) -> bool:
-        """True when the requests that would join are many enough for a forward pass of their own."""
-        return self.room > 0 and _JOIN_SHARE * min(waiting, self.room) >= self.active
-
-    @torch.inference_mode()
     def admit(self, requests: Sequence[DecodeRequest]) -> None:
-        """Reads the tokens of `requests` and chooses the first token of each. At most `room` requests."""
-        found = [(request, *self._prefixes.longest(request.token_ids)) for request in requests]
-        found.sort(key=lambda item: len(item[0].token_ids) - item[1])
-        for group in cheapest_groups(
-            [len(request.token_ids) - known for request, known, _ in found], self._pass_tokens
-        ):
-            self._prefill(found[group])
+        """Lets `requests` join, at most `room`; the next steps read their tokens."""
+        self._joining += [(request, *self._prefixes.longest(request.token_ids)) for request in requests]
 
     @torch.inference_mode()
     def step(self) -> None:
-        """Reads the latest token of every row and chooses the next one."""
-        if self._rows:
-            self._choose(self._rows, [row.tokens[-1:] for row in self._rows])
+        """Chooses the next token of every row, and the first one of rows that join."""
+        latest = [(row, row.tokens[-1:]) for row in self._rows]
+        joining = self._join()
+        if self._packed:
+            self._choose([*latest, *joining])
+        else:  # padded to the longest, rows that read one token must not share a pass with rows that read many
+            self._choose(joining)
+            self._choose(latest)
 
-    def _prefill(self, found: Sequence[tuple[DecodeRequest, int, RowKeyValues | None]]) -> None:
-        rows = [
-            _Row(request, self._key_values.load(stored) if stored else RowPages([])) for request, _, stored in found
-        ]
-        self._rows += rows
-        self._choose(rows, [request.token_ids[known:] for request, known, _ in found])
+    def _join(self) -> list[tuple[_Row, Sequence[int]]]:
+        """Rows that join now, in the order of their requests, and the tokens that each has to read."""
+        joining: list[tuple[_Row, Sequence[int]]] = []
+        longest = 0
+        while self._joining:
+            request, known, stored = self._joining[0]
+            longest = max(longest, len(request.token_ids) - known)
+            if joining and (len(joining) + 1) * longest > self._pass_tokens:
+                break
+            self._joining.popleft()
+            row = _Row(request, self._key_values.load(stored) if stored else RowPages([]))
+            joining.append((row, request.token_ids[known:]))
+        self._rows += [row for row, _ in joining]
+        return joining
 
-    def _choose(self, rows: list[_Row], read: Sequence[Sequence[int]]) -> None:
-        """Reads further tokens of `rows`, appends one to each, and finishes the rows that are over."""
-        inputs = self._key_values.inputs([row.pages for row in rows], read)
-        logits = self.model(**inputs, logits_to_keep=1).logits[:, -1]
+    def _choose(self, reading: Sequence[tuple[_Row, Sequence[int]]]) -> None:
+        """Reads further tokens of rows, appends one to each, and finishes the rows that are over."""
+        if not reading:
+            return
+        rows = [row for row, _ in reading]
+        inputs = packed_inputs if self._packed else padded_inputs
+        arguments = inputs(self._key_values, [row.pages for row in rows], [read for _, read in reading], self._dtype)
+        logits = self.model(**arguments).logits.flatten(0, 1)
         chooser, candidates = self._settings(rows)
         draws = torch.tensor([row.draws[len(row.tokens)] for row in rows], dtype=torch.float64, device=self.device)
         tokens, log_probs = chooser.choose(logits, draws)
@@ -177,25 +185,3 @@ class BatchDecoder:
         self._key_values.remove([row.pages for row, _ in over])
         for row, reason in over:
             row.request.finished(Generation(row.tokens, row.log_probs, reason))
-
-
-def cheapest_groups(lengths: Sequence[int], limit: int) -> list[slice]:
-    """Ascending lengths in groups that are read together, each padded to its longest: the least padded tokens in all.
-
-    A group costs its padded tokens, at most `limit` unless it is a single sequence, and _PASS_TOKENS.
-    """
-    best: list[tuple[int, int]] = [(0, 0)]  # of the first n lengths: their cost, and where their last group starts
-    for stop in range(1, len(lengths) + 1):
-        costs = []
-        for start in range(stop - 1, -1, -1):
-            padded = (stop - start) * lengths[stop - 1]
-            if padded > limit and start < stop - 1:
-                break
-            costs.append((best[start][0] + padded + _PASS_TOKENS, start))
-        best.append(min(costs))
-    groups, stop = [], len(lengths)
-    while stop:
-        start = best[stop][1]
-        groups.append(slice(start, stop))
-        stop = start
-    return groups[::-1]

@@ -109,7 +109,7 @@ class HFEngine:
                     self._fail(EngineError("The engine was closed."))
                     return
                 admitted = []
-                if self._waiting and self._decoder.worth_admitting(len(self._waiting)):
+                if self._waiting and self._decoder.room:
                     room = self._decoder.room
                     self._waiting = [pair for pair in self._waiting if not pair[1].cancelled()]
                     admitted, self._waiting = self._waiting[:room], self._waiting[room:]

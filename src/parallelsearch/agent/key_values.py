@@ -2,7 +2,7 @@
 
 A row's tokens stand in pages of its own, listed in its page table. Rows join and leave without moving the others, and
 rows of different lengths need no padding: the pages in use are the first ones of the pool, so that attention of a
-decoding step can read them in place. What is read for the first time is read with its row's pages copied together.
+decoding step can read them in place.
 """
 
 from __future__ import annotations
@@ -48,25 +48,27 @@ class PagesInUse:
 
 
 @dataclass(frozen=True, slots=True)
-class _Pass:
-    """What a forward pass writes, token by token, and what it reads."""
+class Written:
+    """Where a forward pass writes its tokens, all [tokens], and what its attention reads of each layer.
 
-    row: torch.Tensor
-    column: torch.Tensor  # of the input
+    That is, with a `table` [rows, pages of the longest row], the pages of each row one after another; without, the
+    pages in use as they stand in the pool.
+    """
+
+    row: torch.Tensor  # of the input
+    column: torch.Tensor
     page: torch.Tensor
     offset: torch.Tensor
-    table: torch.Tensor | None  # [rows, pages of the longest row]; None: the pages in use are read in place
+    table: torch.Tensor | None
 
 
 class PagedKeyValues:
-    """The pool of pages of all rows, and the inputs of forward passes. `in_place`: attention reads pages in place."""
+    """The pool of pages of all rows."""
 
-    def __init__(self, device: torch.device, dtype: torch.dtype, *, in_place: bool) -> None:
+    def __init__(self, device: torch.device) -> None:
         self.cache = Cache(layer_class_to_replicate=partial(_PagedLayer, self))  # type: ignore[arg-type]  # called
-        self.current: _Pass
-        self.in_place = in_place
-        self._device = device
-        self._seen, self._unseen = torch.tensor([0.0, torch.finfo(dtype).min], dtype=dtype, device=device)
+        self.device = device
+        self.current: Written
         self._owners: list[tuple[RowPages, int]] = []  # of each page in use: the row, and the place among its pages
         self._in_use: tuple[list[RowPages], PagesInUse] | None = None
 
@@ -79,61 +81,39 @@ class PagedKeyValues:
         """Pages in use."""
         return len(self._owners)
 
-    def inputs(self, rows: Sequence[RowPages], tokens: Sequence[Sequence[int]]) -> dict[str, Any]:
-        """The model's arguments for a pass that reads these further tokens of `rows`.
+    def extend(self, row: RowPages, tokens: int) -> range:
+        """Makes room for so many further tokens of a row; returns their positions."""
+        positions = range(row.tokens, row.tokens + tokens)
+        row.tokens = positions.stop
+        while len(row.pages) * PAGE < row.tokens:
+            self._owners.append((row, len(row.pages)))
+            row.pages.append(self.pages - 1)
+            self._in_use = None
+        return positions
 
-        Token ids and positions are [rows, width], shorter rows being padded on the left, so that the last column of the
-        logits belongs to the last token of every row. The mask is added to attention scores: [rows, 1, width, columns].
-        Where each row reads one token and all rows are there, it is [pages in use, 1, 1, PAGE].
-        """
-        for one, new in zip(rows, tokens, strict=True):
-            self._grow(one, one.tokens + len(new))
-        width = max(len(new) for new in tokens)
-        padding = torch.tensor([[width - len(new)] for new in tokens])
-        starts = torch.tensor([[row.tokens] for row in rows])
-        positions = (starts + torch.arange(width) - padding).clamp_(min=0)
-        for one, new in zip(rows, tokens, strict=True):
-            one.tokens += len(new)
-        whole = self.in_place and width == 1 and sum(len(row.pages) for row in rows) == self.pages
-        longest = max(len(row.pages) for row in rows)
-        table = torch.tensor([row.pages + [0] * (longest - len(row.pages)) for row in rows])
-        index, column = (torch.arange(width) >= padding).nonzero(as_tuple=True)
-        position = positions[index, column]
-        page = table[index, position // PAGE]
-        row, column, page, offset = (part.to(self._device) for part in (index, column, page, position % PAGE))
-        self.current = _Pass(row, column, page, offset, None if whole else table.to(self._device))
-        positions = positions.to(self._device)
-        arguments = {
-            "input_ids": torch.tensor([[0] * (width - len(new)) + list(new) for new in tokens]).to(self._device),
-            "position_ids": positions,
-            "past_key_values": self.cache,
-            "use_cache": True,
-        }
-        if whole:
-            in_use = self._pages_in_use(rows)
-            last = positions[in_use.row, 0] - in_use.place * PAGE
-            visible = torch.arange(PAGE, device=self._device) <= last[:, None]
-            arguments["pages_in_use"] = in_use
-            mask = visible[:, None, None]
-        else:
-            mask = (torch.arange(longest * PAGE, device=self._device) <= positions[:, :, None])[:, None]
-        return arguments | {"attention_mask": torch.where(mask, self._seen, self._unseen)}
+    def in_use(self, rows: Sequence[RowPages]) -> PagesInUse:
+        """Whose the pages in use are, all of which have to be pages of `rows`."""
+        if self._in_use is None or self._in_use[0] != list(rows):
+            number = {id(row): index for index, row in enumerate(rows)}
+            owner = torch.tensor([number[id(row)] for row, _ in self._owners], device=self.device)
+            place = torch.tensor([place for _, place in self._owners], device=self.device)
+            self._in_use = list(rows), PagesInUse(owner, place, max(len(row.pages) for row in rows))
+        return self._in_use[1]
 
     def load(self, stored: RowKeyValues) -> RowPages:
         """A row of stored keys and values."""
         row = RowPages([])
-        self._grow(row, stored.tokens)
-        row.tokens = stored.tokens
+        self.extend(row, stored.tokens)
         while len(self.layers) < len(stored.layers):
             self.layers.append(_PagedLayer(self))
-        pages = torch.tensor(row.pages, device=self._device)
+        pages = torch.tensor(row.pages, device=self.device)
         for layer, pair in zip(self.layers, stored.layers, strict=True):
             layer.write_pages(pages, pair)
         return row
 
     def stored(self, row: RowPages) -> RowKeyValues:
         """A copy of a row."""
-        pages = torch.tensor(row.pages, device=self._device)
+        pages = torch.tensor(row.pages, device=self.device)
         return RowKeyValues(row.tokens, [[pool[pages] for pool in layer.pools] for layer in self.layers])
 
     def remove(self, rows: Sequence[RowPages]) -> None:
@@ -143,7 +123,7 @@ class PagedKeyValues:
         moving = [page for page in range(kept, self.pages) if page not in empty]
         targets = sorted(page for page in empty if page < kept)
         if moving:
-            source, target = (torch.tensor(pages, device=self._device) for pages in (moving, targets))
+            source, target = (torch.tensor(pages, device=self.device) for pages in (moving, targets))
             for layer in self.layers:
                 layer.move_pages(source, target)
         for page, to in zip(moving, targets, strict=True):
@@ -153,21 +133,6 @@ class PagedKeyValues:
         self._in_use = None
         if not kept:
             self.cache.layers.clear()
-
-    def _grow(self, row: RowPages, tokens: int) -> None:
-        """Gives a row enough pages for so many tokens."""
-        while len(row.pages) * PAGE < tokens:
-            self._owners.append((row, len(row.pages)))
-            row.pages.append(self.pages - 1)
-            self._in_use = None
-
-    def _pages_in_use(self, rows: Sequence[RowPages]) -> PagesInUse:
-        if self._in_use is None or self._in_use[0] != list(rows):
-            number = {id(row): index for index, row in enumerate(rows)}
-            owner = torch.tensor([number[id(row)] for row, _ in self._owners], device=self._device)
-            place = torch.tensor([place for _, place in self._owners], device=self._device)
-            self._in_use = list(rows), PagesInUse(owner, place, max(len(row.pages) for row in rows))
-        return self._in_use[1]
 
 
 class _PagedLayer(DynamicLayer):
@@ -181,8 +146,7 @@ class _PagedLayer(DynamicLayer):
     def update(self, key_states: torch.Tensor, value_states: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
         """Writes what a pass computed; returns what it reads.
 
-        That is [rows, heads, columns, head size], or where pages are read in place, [pages in use, heads, PAGE, head
-        size].
+        That is [rows, heads, columns, head size], or without a table, [pages in use, heads, PAGE, head size].
         """
         now = self._owner.current
         self._reserve([key_states[0, :, :1], value_states[0, :, :1]])
@@ -190,10 +154,7 @@ class _PagedLayer(DynamicLayer):
             pool[now.page, :, now.offset] = states[now.row, :, now.column]
         if now.table is None:
             return tuple(pool[: self._owner.pages] for pool in self.pools)
-        rows = now.table.shape[0]
-        return tuple(
-            pool[now.table].transpose(1, 2).reshape(rows, pool.shape[1], -1, pool.shape[3]) for pool in self.pools
-        )
+        return tuple(pool[now.table].transpose(1, 2).flatten(2, 3) for pool in self.pools)
 
     def write_pages(self, pages: torch.Tensor, pair: Sequence[torch.Tensor]) -> None:
         """Fills pages with stored ones."""
