@@ -63,8 +63,7 @@ def packed_inputs(
         last.append(len(positions) - 1)
     device = key_values.device
     position = torch.tensor(positions, device=device)
-    column, page = torch.arange(len(positions), device=device), torch.tensor(pages, device=device)
-    key_values.current = Written(torch.zeros_like(column), column, page, position % PAGE, None)
+    key_values.current = Written(torch.tensor(pages, device=device), position % PAGE)
     in_use, place = key_values.in_use(rows), torch.tensor(last, device=device)
     visible = position[place][in_use.row] - in_use.place * PAGE
     return {
@@ -94,8 +93,9 @@ def padded_inputs(
     table = _table(rows)
     row, column = (torch.arange(width) >= padding).nonzero(as_tuple=True)
     position = positions[row, column]
-    page, device = table[row, position // PAGE], key_values.device
-    key_values.current = Written(*(part.to(device) for part in (row, column, page, position % PAGE, table)))
+    device = key_values.device
+    page, offset = table[row, position // PAGE].to(device), (position % PAGE).to(device)
+    key_values.current = Written(page, offset, (row.to(device), column.to(device)), table.to(device))
     positions = positions.to(device)
     return {
         "input_ids": torch.tensor([[0] * (width - len(new)) + list(new) for new in tokens]).to(device),

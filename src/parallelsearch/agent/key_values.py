@@ -49,17 +49,16 @@ class PagesInUse:
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """Where a forward pass writes its tokens, all [tokens], and what its attention reads of each layer.
+    """Where a forward pass writes its tokens, `page` and `offset` [tokens], and what its attention reads of each layer.
 
-    That is, with a `table` [rows, pages of the longest row], the pages of each row one after another; without, the
-    pages in use as they stand in the pool.
+    A padded pass has its tokens at `at`, (row, column), and a table of pages [rows, pages of the longest row]: it reads
+    the pages of each row one after another. A packed one has them in line and reads the pages in use as they stand.
     """
 
-    row: torch.Tensor  # of the input
-    column: torch.Tensor
     page: torch.Tensor
     offset: torch.Tensor
-    table: torch.Tensor | None
+    at: tuple[torch.Tensor, torch.Tensor] | None = None
+    table: torch.Tensor | None = None
 
 
 class PagedKeyValues:
@@ -151,7 +150,8 @@ class _PagedLayer(DynamicLayer):
         now = self._owner.current
         self._reserve([key_states[0, :, :1], value_states[0, :, :1]])
         for pool, states in zip(self.pools, (key_states, value_states), strict=True):
-            pool[now.page, :, now.offset] = states[now.row, :, now.column]
+            tokens = states[0].transpose(0, 1) if now.at is None else states[now.at[0], :, now.at[1]]
+            pool[now.page, :, now.offset] = tokens
         if now.table is None:
             return tuple(pool[: self._owner.pages] for pool in self.pools)
         return tuple(pool[now.table].transpose(1, 2).flatten(2, 3) for pool in self.pools)
