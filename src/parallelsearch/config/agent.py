@@ -13,7 +13,17 @@ TAGS = Literal["search_r1", "research"]
 PROMPT_TAGS = {"research": "research", "research_system": "research"} | dict.fromkeys(
     ("search_r1", "parallel", "examples", "r1"), "search_r1"
 )  # the tags that a prompt explains; `short` explains none
-STRATEGIES = Literal["search", "direct", "chain_of_thought", "rag", "ircot", "iter_retgen", "search_o1", "dag_plan"]
+# Each but `search`, the agent's own loop, is a function in a file of its name in strategies/.
+STRATEGIES = Literal[
+    "search",
+    "direct",
+    "chain_of_thought",
+    "rag",
+    "ircot",
+    "iter_retgen",
+    "search_o1",
+    "dag_plan",
+]
 WITHOUT_SEARCH = ("direct", "chain_of_thought")  # strategies that never search
 
 

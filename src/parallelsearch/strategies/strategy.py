@@ -3,33 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING
+from importlib import import_module
+from typing import TYPE_CHECKING, get_args
 
 from parallelsearch.agent.engine import Engine, Sampling
 from parallelsearch.agent.episode import run_episode
-from parallelsearch.config import AgentConfig
+from parallelsearch.config import STRATEGIES, AgentConfig
 from parallelsearch.records import Episode, Question, Turn
-from parallelsearch.strategies.chain_of_thought import chain_of_thought
-from parallelsearch.strategies.dag_plan import dag_plan
-from parallelsearch.strategies.direct import direct
-from parallelsearch.strategies.ircot import ircot
-from parallelsearch.strategies.iter_retgen import iter_retgen
 from parallelsearch.strategies.prompted import PromptedEpisode, run_prompted
-from parallelsearch.strategies.rag import rag
-from parallelsearch.strategies.search_o1 import search_o1
 
 if TYPE_CHECKING:
     from parallelsearch.retrieval.retriever import Retriever
 
-# config.STRATEGIES names these and 'search', the agent's own loop.
+# The names stand in the source, in config.STRATEGIES; a configuration only chooses among them.
 PROMPTED: dict[str, Callable[[PromptedEpisode], Awaitable[str | None]]] = {
-    "direct": direct,
-    "chain_of_thought": chain_of_thought,
-    "rag": rag,
-    "ircot": ircot,
-    "iter_retgen": iter_retgen,
-    "search_o1": search_o1,
-    "dag_plan": dag_plan,
+    name: getattr(import_module(f"parallelsearch.strategies.{name}"), name)
+    for name in get_args(STRATEGIES)
+    if name != "search"
 }
 
 
