@@ -10,6 +10,7 @@ from typing import get_args
 import pytest
 from hostile import TAGS
 from scripted import ScriptedEngine, WordRetriever
+from strategy_cases import CASES
 
 from parallelsearch.agent.engine import Sampling
 from parallelsearch.agent.prompts import TEMPLATES, prompt_token_ids
@@ -37,13 +38,7 @@ PASSAGES = [
 ]
 REPLIES = {
     "search": ["<think>a</think><search>Oslo ## Bergen</search>", "<think>b</think><answer>Oslo</answer>"],
-    "direct": ["Oslo"],
-    "chain_of_thought": ["So the answer is: Oslo."],
-    "rag": ["Oslo"],
-    "ircot": ["Oslo is old.", "So the answer is: Oslo."],
-    "iter_retgen": ["Oslo is old.", "So the answer is: Oslo."],
-    "search_o1": ["<|begin_search_query|>Oslo<|end_search_query|>", "Final Information\n\nold", "\\boxed{Oslo}"],
-    "dag_plan": ["1: founded Oslo", "1040", "Oslo"],
+    **{name: case.replies for name, case in CASES.items()},
 }
 
 

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from strategy_cases import CASES
 
 from parallelsearch.agent.hf_engine import HFEngine
 from parallelsearch.agent.openai_engine import OpenAIEngine
@@ -52,13 +53,7 @@ LIMITS = {
     "search": (3, 3),  # two searches and an answer; a third search is asked for and not made
     "research": (3, 3),
     "r1": (1, 0),
-    "direct": (1, 0),
-    "chain_of_thought": (1, 0),
-    "rag": (1, 1),
-    "ircot": (2, 2),
-    "iter_retgen": (2, 2),
-    "search_o1": (4 + 2, 2),  # four generations of the reasoning model, two of which are searches that are read
-    "dag_plan": (1 + 4 + 1, 4),
+    **{name: (case.most_calls, case.most_searches) for name, case in CASES.items()},
 }
 
 

@@ -7,6 +7,7 @@ from typing import get_args
 
 import pytest
 from scripted import FailingRetriever, ScriptedEngine
+from strategy_cases import CASES
 
 from parallelsearch.agent.engine import Sampling
 from parallelsearch.config import STRATEGIES, WITHOUT_SEARCH, AgentConfig
@@ -20,11 +21,6 @@ QUESTION = Question(
 AGENT = AgentConfig(
     top_k=2, max_search_turns=3, max_generation_tokens=400, max_sub_query_result_tokens=400, max_prompt_tokens=4000
 )
-# What the model says before it is searched for the first time; the other strategies search at once.
-BEFORE_THE_FIRST_SEARCH = {
-    "search_o1": ["<|begin_search_query|>Oslo<|end_search_query|>"],
-    "dag_plan": ["1: founded Oslo"],
-}
 CONCLUDES = "Oslo was founded in 1040 and Bergen in 1070.\nSo the answer is: Oslo."
 
 
@@ -142,7 +138,8 @@ def test_failures_end_the_episode_and_never_reach_the_model(strategy, byte_token
     episode = run(strategy, engine, retriever)
     assert episode.stop_reason is StopReason.ENGINE_ERROR and "out of order" in episode.error
     if strategy not in WITHOUT_SEARCH:
-        before = BEFORE_THE_FIRST_SEARCH.get(strategy, [])
+        case = CASES[strategy]
+        before = case.replies[: case.before_the_first_search]
         engine = ScriptedEngine(byte_tokenizer, before)
         episode = run(strategy, engine, FailingRetriever(retriever, 0))
         assert episode.stop_reason is StopReason.RETRIEVER_ERROR and "timed out" in episode.error
