@@ -46,6 +46,8 @@ def faults(tree: ast.AST) -> Iterator[tuple[int, str]]:
         name, words = called(node), keywords(node)
         if name in RUNNING or name in UNSAFE or name.endswith(".read_pickle"):
             yield node.lineno, name
+        if name.endswith("import_module"):  # a name that a configuration says must not be imported
+            yield node.lineno, f"import_module({ast.unparse(node.args[0])})"
         if name == "torch.load" and "weights_only" not in words:  # what it does without depends on its version
             yield node.lineno, "torch.load without weights_only"
         for word, safe in KEYWORDS.items():  # numpy refuses pickles unless it is told otherwise
@@ -70,8 +72,12 @@ def safe_model(node: ast.Call) -> bool:
     return bool(code) and (bool(weights) or name.startswith(("AutoTokenizer", "AutoConfig")))
 
 
-# The exceptions: the error that torch raises for what it does not admit, and the one place that states the setting.
+# The exceptions: the error that torch raises for what it does not admit, the one place that states the setting, and
+# modules of this package whose names stand in the source: the verbs, and what two Literal types name.
 ALLOWED = {
+    ("cli.py", "import_module(VERBS[verb][0])"),
+    ("rewards/extra/__init__.py", "import_module(f'{__name__}.{name}')"),
+    ("strategies/strategy.py", "import_module(f'parallelsearch.strategies.{name}')"),
     ("training/tensor_file.py", "pickle"),
     ("model_folder.py", "the name trust_remote_code as text"),
 }
@@ -125,6 +131,7 @@ def test_the_one_setting_for_models_is_the_safe_one() -> None:
         "AutoTokenizer.from_pretrained(p)",
         "open_model(p, trust_remote_code=x)",
         "options = {'trust_remote_code': True}",
+        "importlib.import_module(settings.name)",
     ],
 )
 def test_what_would_be_unsafe_is_found(code: str) -> None:
@@ -144,3 +151,15 @@ def test_what_would_be_unsafe_is_found(code: str) -> None:
 )
 def test_what_is_safe_is_not(code: str) -> None:
     assert list(faults(ast.parse(code))) == []
+
+
+@pytest.mark.parametrize("path", ["rewards/extra/__init__.py", "strategies/strategy.py"])
+def test_the_names_that_are_imported_are_those_of_a_literal_type(path: str) -> None:
+    """The name in each import is the variable of a loop over `get_args(CAPITALS)`, which only the source can change."""
+    tree = ast.parse((SOURCE / path).read_text())
+    [table] = [
+        node for node in ast.walk(tree) if isinstance(node, ast.DictComp) and "import_module" in ast.unparse(node)
+    ]
+    assert ast.unparse(table.generators[0].iter) in ("get_args(STRATEGIES)", "get_args(EXTRA_TERMS)")
+    assert ast.unparse(table.generators[0].target) == "name"
+    assert ast.unparse(tree).count("import_module(") == 1

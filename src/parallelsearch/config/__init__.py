@@ -21,7 +21,14 @@ from parallelsearch.config.retrieval import (
     IndexConfig,
     RerankerConfig,
 )
-from parallelsearch.config.reward import SEMANTICS, OtcConfig, RewardConfig, SearchR1FormatConfig, StepSearchConfig
+from parallelsearch.config.reward import (
+    EXTRA_TERMS,
+    SEMANTICS,
+    OtcConfig,
+    RewardConfig,
+    SearchR1FormatConfig,
+    StepSearchConfig,
+)
 from parallelsearch.config.section import Section
 from parallelsearch.config.server import ServerConfig
 from parallelsearch.config.study import WARM_START, ArmConfig, ArmOverride, StudyConfig
@@ -30,6 +37,7 @@ from parallelsearch.config.training import READ_BY, SUPERVISED, TRAINABLE, Guard
 
 __all__ = [
     "CORPUS_SOURCES",
+    "EXTRA_TERMS",
     "INDEX_KINDS",
     "PROMPTS",
     "PROMPT_TAGS",

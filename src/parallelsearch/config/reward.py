@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import Field, SerializerFunctionWrapHandler, model_serializer
 
 from parallelsearch.config.section import Section
 
 SEMANTICS = Literal["paper", "released", "bounded", "search_r1_format", "f1", "research", "otc", "stepsearch"]
+# Terms that any semantics can be given besides its own: each is the function `term` of a file of its name in
+# rewards/extra/.
+EXTRA_TERMS = Literal[
+    "response_length",
+]  # fmt: skip
 
 
 class SearchR1FormatConfig(Section):
@@ -52,3 +57,15 @@ class RewardConfig(Section):
     search_r1_format: SearchR1FormatConfig = Field(SearchR1FormatConfig(), description="Of that semantics.")
     otc: OtcConfig = Field(OtcConfig(), description="Of that semantics.")
     stepsearch: StepSearchConfig = Field(StepSearchConfig(), description="Of that semantics.")
+    extra: dict[EXTRA_TERMS, Annotated[float, Field(allow_inf_nan=False)]] = Field(
+        default_factory=dict, description="Further terms, by name, and the weight of each; added to the total."
+    )
+
+    def __hash__(self) -> int:
+        return hash(self.model_dump_json())  # the agent's loop looks up what it opened by its settings
+
+    @model_serializer(mode="wrap")
+    def _as_it_was_before_there_were_extra_terms(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Leaves an empty `extra` out: the settings of arms without one stay as they were, and no job runs again."""
+        values: dict[str, Any] = handler(self)
+        return values if self.extra else {name: value for name, value in values.items() if name != "extra"}

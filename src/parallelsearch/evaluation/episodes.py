@@ -3,7 +3,8 @@
 Columns: the fields of Question; `turns` (list of struct) as Turn, its sub-queries with their hits; the outcome of the
 episode; and figures derived from it, so that a reader of the file alone needs no code of ours. `em`, `f1`,
 `substring_em` and `gold_recall` are null for an infrastructure failure: such an episode says nothing about the policy.
-`reward_*` are the terms of the arm's reward, null where its semantics has no such term.
+`reward_*` are the terms of the arm's reward, null where its semantics has no such term. A file that was written before
+an extra term was there lacks its column, and is read as if it were null.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from parallelsearch.answers import exact_match, f1_score, substring_match
 from parallelsearch.errors import DataError
 from parallelsearch.files import replacing
 from parallelsearch.records import Action, Episode, Hit, Passage, Question, StopReason, Structure, SubQuery, Turn
-from parallelsearch.rewards.breakdown import TERMS, RewardBreakdown
+from parallelsearch.rewards.breakdown import EXTRA, TERMS, RewardBreakdown
 
 ROWS_PER_GROUP = 512
 PROVENANCE_KEY = b"parallelsearch.provenance"
@@ -230,7 +231,7 @@ def reward_of(row: dict[str, Any]) -> RewardBreakdown | None:
     """The reward of a row; None where the episode was not scored."""
     if row["reward_total"] is None:
         return None
-    terms = {name: row[f"reward_{name}"] for name in TERMS if row[f"reward_{name}"] is not None}
+    terms = {name: value for name in TERMS if (value := row.get(f"reward_{name}")) is not None}
     return RewardBreakdown(terms, row["reward_total"], tuple(row["reward_by_turn"]))
 
 
@@ -279,7 +280,8 @@ def _open(path: Path) -> pq.ParquetFile:
         raise DataError(
             f"{path} is not a whole parquet file ({error}); delete it and rerun the evaluation that writes it."
         ) from None
-    absent = [name for name in SCHEMA.names if name not in file.schema_arrow.names]
+    later = {f"reward_{name}" for name in EXTRA}
+    absent = [name for name in SCHEMA.names if name not in file.schema_arrow.names and name not in later]
     if absent or PROVENANCE_KEY not in (file.schema_arrow.metadata or {}):
         file.close()
         found = f"lacks the columns {', '.join(absent)}" if absent else "has no provenance in its metadata"

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import get_args
 
-# The terms of all semantics; each semantics has some of them (see its module).
-TERMS = ("outcome", "decomposition", "search_count", "format", "f1", "tool", "key", "steps")
+from parallelsearch.config import EXTRA_TERMS
+
+# The terms of all semantics, each of which has some of them (see its module), then those that any can be given.
+EXTRA: tuple[str, ...] = get_args(EXTRA_TERMS)
+TERMS = ("outcome", "decomposition", "search_count", "format", "f1", "tool", "key", "steps", *EXTRA)
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +29,10 @@ class RewardBreakdown:
     def sum_of(cls, terms: dict[str, float], by_turn: tuple[float, ...] = ()) -> RewardBreakdown:
         """The breakdown whose total is the sum of its terms."""
         return cls(terms, sum(terms.values()), by_turn)
+
+    def with_extra(self, terms: Mapping[str, float]) -> RewardBreakdown:
+        """The same with further terms, which are added to the total."""
+        return replace(self, terms={**self.terms, **terms}, total=self.total + sum(terms.values()))
 
     def as_dict(self) -> dict[str, float]:
         """The terms and the total, for a JSON line."""

@@ -9,6 +9,7 @@ from parallelsearch.records import Episode, Question
 from parallelsearch.rewards import bounded, f1, otc, paper, released, research, search_r1_format, stepsearch
 from parallelsearch.rewards.breakdown import RewardBreakdown
 from parallelsearch.rewards.components import outcome
+from parallelsearch.rewards.extra import TERM
 
 _FOUR_TERMS = {"paper": paper, "released": released, "bounded": bounded}
 
@@ -21,11 +22,18 @@ def score(
     gold: Sequence[str] = (),
     group: Sequence[Episode] = (),
 ) -> RewardBreakdown:
-    """The reward of `episode` as an attempt at `question`, by weights.semantics.
+    """The reward of `episode` as an attempt at `question`, by weights.semantics, with the terms of weights.extra.
 
     `gold` are the texts of the question's gold paragraphs (semantics stepsearch reads them), `group` the prompt's other
     rollouts (semantics otc with otc.group compares with them).
     """
+    own = _of_semantics(episode, question, weights, gold, group)
+    return own.with_extra({name: weight * TERM[name](episode, question) for name, weight in weights.extra.items()})
+
+
+def _of_semantics(
+    episode: Episode, question: Question, weights: RewardConfig, gold: Sequence[str], group: Sequence[Episode]
+) -> RewardBreakdown:
     match weights.semantics:
         case "search_r1_format":
             return search_r1_format.reward(episode, question, weights.search_r1_format)

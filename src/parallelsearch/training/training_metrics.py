@@ -11,6 +11,7 @@ from statistics import fmean
 from typing import Any
 
 from parallelsearch.records import StopReason, Structure
+from parallelsearch.rewards.breakdown import EXTRA
 from parallelsearch.training.run_folder import MetricsLog, read_metrics
 
 _BY_STRUCTURE = (Structure.PARALLEL, Structure.SEQUENTIAL, Structure.MIXED, Structure.SINGLE)
@@ -90,6 +91,9 @@ def episode_means(records: Sequence[dict[str, Any]]) -> dict[str, float]:
                 f"model_tokens{suffix}": fmean(record["model_tokens"] for record in group),
                 f"gibberish{suffix}": fmean(not record.get("tagged", True) for record in group),
             }
+    for name in EXTRA:
+        if values := [record["reward"][name] for record in counted if name in record["reward"]]:
+            means[f"reward_{name}"] = fmean(values)
     sampled = [record for record in counted if "log_prob" in record]
     if tokens := sum(record["model_tokens"] for record in sampled):
         # Of sampled tokens: the mean of -log p is an unbiased estimate of the entropy at the sampling temperature.
