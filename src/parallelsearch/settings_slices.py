@@ -10,7 +10,16 @@ import json
 from abc import ABC, abstractmethod
 from typing import Any
 
-from parallelsearch.config import READ_BY, WARM_START, ArmConfig, Section, StudyConfig
+from parallelsearch.config import (
+    OWN,
+    READ_BY,
+    WARM_START,
+    ArmConfig,
+    PassageLayout,
+    QuestionLayout,
+    Section,
+    StudyConfig,
+)
 
 EVALUATE_FIELDS = ("limit", "drop_last", "temperature", "batch_size", "device", "engine", "server")
 
@@ -51,11 +60,21 @@ class SettingsSlices(ABC):
         checked = ("questions", "structures", *(["sha256"] if declared and declared.sha256 else []))
         return canonical(settings(declared, *checked) if declared else {})
 
+    def question_reader(self, dataset: str) -> str | list[str]:
+        """The reader of a data set; of one's own also the options with its name and its layout."""
+        declared = self.study.datasets[dataset]
+        if declared.reader != OWN:
+            return declared.reader
+        return [OWN, "--name", dataset, "--layout", canonical(settings(declared.layout or QuestionLayout()))]
+
     def corpus_source(self, corpus: str) -> str | list[str]:
-        """Layout of the raw file of a corpus, and the option with its checksum where one is registered."""
+        """Source of a corpus, and the options with its layout, where it is one's own, and its registered checksum."""
         declared = self.study.corpora[corpus]
         known = declared.file.sha256 if declared.file else None
-        return [declared.source, "--sha256", known] if known else declared.source
+        options = ["--sha256", known] if known else []
+        if declared.source == OWN:
+            options += ["--layout", canonical(settings(declared.layout or PassageLayout()))]
+        return [declared.source, *options] if options else declared.source
 
     def embed_settings(self) -> str:
         return canonical(settings(self.study.embed, "tokens_per_batch"))

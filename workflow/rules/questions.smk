@@ -49,7 +49,7 @@ rule import_questions:
         mem_mb=2000,
         runtime=30,
     params:
-        reader=lambda wildcards: PLAN.study.datasets[wildcards.dataset].reader,
+        reader=lambda wildcards: PLAN.question_reader(wildcards.dataset),
         sizes=lambda wildcards: PLAN.question_sizes(f"{wildcards.dataset}.{wildcards.split}"),
     message:
         "Reading the {wildcards.split} questions of {wildcards.dataset} from {input.raw}"

@@ -10,10 +10,12 @@ from pydantic import Field, model_validator
 from parallelsearch.config.names import Name, PlainPath, WebAddress
 from parallelsearch.config.section import Section
 
-CORPUS_SOURCES = Literal["geoworld", "dpr", "wiki18", "flashrag", "qa_contexts", "mediawiki"]
+OWN = "own"  # the source and the reader of files whose layout the configuration itself says
+CORPUS_SOURCES = Literal["geoworld", "dpr", "wiki18", "flashrag", "qa_contexts", "mediawiki", "own"]
 READERS = Literal[
-    "geoworld", "hotpotqa", "2wikimultihopqa", "musique", "bamboogle", "nq", "triviaqa", "popqa", "multihop_rag"
+    "geoworld", "hotpotqa", "2wikimultihopqa", "musique", "bamboogle", "nq", "triviaqa", "popqa", "multihop_rag", "own"
 ]
+STRUCTURES = Literal["parallel", "sequential", "single", "mixed", "other"]
 
 
 class RemoteFile(Section):
@@ -59,6 +61,31 @@ class GeoWorldConfig(Section):
     test_questions: int = Field(600, ge=8, description="Number of test questions.")
 
 
+class PassageLayout(Section):
+    """A file of texts of one's own (source own): one JSON object a text, as lines or in one array."""
+
+    title: str = Field("title", description="Field with the title.")
+    text: str = Field("text", description="Field with the text.")
+    words: int | None = Field(
+        100, ge=1, description="Words of a passage: longer texts are cut into several; null: each text is one passage."
+    )
+
+
+class QuestionLayout(Section):
+    """A file of questions of one's own (reader own): JSON lines, a JSON array, CSV or TSV with a header, or parquet."""
+
+    question: str = Field("question", description="Field with the question.")
+    answers: str = Field("answers", description="Field with the right answer, or with a list of right answers.")
+    id: str = Field("id", description="Field with the id; where the rows have none they are numbered.")
+    type: str = Field("type", description="Field with the type of the question; not needed where structures has '*'.")
+    titles: str = Field("supporting_titles", description="Field with the titles of the pages that answer, if any.")
+    hops: str = Field("hops", description="Field with the number of look-ups, if any.")
+    structures: dict[str, STRUCTURES] = Field(
+        default_factory=dict,
+        description="Structure of the questions of each type, '*' for all others; none: the type is the structure.",
+    )
+
+
 class CorpusConfig(Section):
     """A collection of passages."""
 
@@ -69,6 +96,16 @@ class CorpusConfig(Section):
         None, ge=1, description="Passages it will have, about; what jobs ask a cluster for follows from it."
     )
     shards: int | None = Field(None, ge=1, description="Encoding jobs of this corpus, where not embed.shards.")
+    layout: PassageLayout | None = Field(None, description="Of the raw file (source own); none: the default layout.")
+
+    @model_validator(mode="after")
+    def _has_no_other_layout(self) -> CorpusConfig:
+        if self.layout is not None and self.source != OWN:
+            raise ValueError(
+                f"a corpus has a layout, but its source is '{self.source}', whose layout is known; take the layout out,"
+                f" or set source to '{OWN}'."
+            )
+        return self
 
 
 class DatasetConfig(Section):
@@ -77,3 +114,13 @@ class DatasetConfig(Section):
     reader: READERS = Field(description="Which reader understands the files.")
     corpus: Name = Field(description="Name of the corpus searched for these questions.")
     splits: dict[Name, QuestionFile] = Field(default_factory=dict, description="Raw file of each split.")
+    layout: QuestionLayout | None = Field(None, description="Of the files (reader own); none: the default layout.")
+
+    @model_validator(mode="after")
+    def _has_no_other_layout(self) -> DatasetConfig:
+        if self.layout is not None and self.reader != OWN:
+            raise ValueError(
+                f"a data set has a layout, but its reader is '{self.reader}', which knows its own; take the layout out,"
+                f" or set reader to '{OWN}'."
+            )
+        return self

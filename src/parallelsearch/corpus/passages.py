@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,11 +13,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from parallelsearch.config import OWN, PassageLayout
 from parallelsearch.corpus.progress import reading
 from parallelsearch.corpus.raw_file import RawFile
-from parallelsearch.corpus.sources import SOURCES, TitledText
+from parallelsearch.corpus.sources import SOURCES, TitledText, read_own
 from parallelsearch.corpus.words import count_words
-from parallelsearch.errors import DataError, MismatchError
+from parallelsearch.errors import ConfigError, DataError, MismatchError
 from parallelsearch.files import MANIFEST, read_json, replacing, sha256, write_json
 from parallelsearch.records import Passage
 
@@ -26,26 +28,37 @@ REBUILD = "rerun `parallelsearch corpus build`"
 SCHEMA = pa.schema([("id", pa.int64()), ("title", pa.string()), ("text", pa.string())])
 
 
-def build_corpus(source: str, file: Path, out_dir: Path, licence: str = "unknown", workers: int = 1) -> dict[str, Any]:
+def build_corpus(
+    source: str,
+    file: Path,
+    out_dir: Path,
+    licence: str = "unknown",
+    workers: int = 1,
+    layout: PassageLayout | None = None,
+) -> dict[str, Any]:
     """Reads `file` in the layout `source` and writes passages.parquet and manifest.json to `out_dir`.
 
     Memory stays at one row group (8,192 passages) beside what the source says it holds; `workers` processes strip
-    the markup of a dump. Shows progress and returns the manifest. Raises DataError on the first faulty record; then,
-    as after a kill, there is no manifest, and the next run begins anew.
+    the markup of a dump; `layout` says where the texts of the source `own` stand. Shows progress and returns the
+    manifest. Raises DataError on the first faulty record; then, as after a kill, there is no manifest, and the next
+    run begins anew.
     """
     if source not in SOURCES:
         raise DataError(f"corpus source is '{source}', which is unknown; known sources: {', '.join(SOURCES)}.")
     if workers < 1:
         raise DataError(f"the number of workers is {workers}; give 1 or more.")
+    if layout is not None and source != OWN:
+        raise ConfigError(f"corpus build: a layout is for the source '{OWN}', but the source is '{source}'.")
+    read = partial(read_own, layout=layout) if layout else SOURCES[source]
     path, out_dir = Path(file), Path(out_dir)
     rows = words = 0
     (out_dir / MANIFEST).unlink(missing_ok=True)
     for abandoned in out_dir.glob(f".{PASSAGES}.*.partial"):  # of a run that was killed
         abandoned.unlink()
-    with reading(path, workers) as (raw, show), replacing(out_dir / PASSAGES) as partial:
-        with pq.ParquetWriter(partial, SCHEMA, compression="zstd") as writer:
+    with reading(path, workers) as (raw, show), replacing(out_dir / PASSAGES) as unfinished:
+        with pq.ParquetWriter(unfinished, SCHEMA, compression="zstd") as writer:
             group: list[TitledText] = []
-            for row in show(SOURCES[source](raw)):
+            for row in show(read(raw)):
                 group.append(row)
                 words += count_words(row[1])
                 if len(group) == ROWS_PER_GROUP:

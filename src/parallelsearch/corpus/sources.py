@@ -6,7 +6,9 @@ from collections.abc import Callable, Iterator
 from hashlib import blake2b
 from typing import Any
 
+from parallelsearch.config import PassageLayout
 from parallelsearch.corpus.raw_file import NEXT_STEP, RawFile, RawRow, json_records, json_rows, open_text, tsv_rows
+from parallelsearch.corpus.words import word_blocks
 from parallelsearch.errors import DataError
 
 TitledText = tuple[str, str]
@@ -61,6 +63,16 @@ def read_qa_contexts(raw: RawFile) -> Iterator[TitledText]:
             seen.add(digest)
             yield title, text
     raw.read = paragraphs  # what this source counts instead of the rows they stand in
+
+
+def read_own(raw: RawFile, layout: PassageLayout | None = None) -> Iterator[TitledText]:
+    """Texts of one's own: JSON lines or one JSON array, with the fields and in the passages that `layout` says."""
+    layout = layout or PassageLayout()
+    for row in json_records(raw):
+        title = " ".join(row.text(layout.title).split())
+        text = " ".join(row.text(layout.text).split())
+        for block in word_blocks(text, layout.words) if layout.words else [text]:
+            yield title, block
 
 
 def split_contents(contents: str) -> TitledText:
@@ -126,4 +138,5 @@ SOURCES: dict[str, Callable[[RawFile], Iterator[TitledText]]] = {
     "flashrag": read_contents,
     "qa_contexts": read_qa_contexts,
     "mediawiki": read_mediawiki,
+    "own": read_own,
 }

@@ -7,6 +7,8 @@ from typing import Annotated
 
 import typer
 
+from parallelsearch.config import OWN, QuestionLayout
+from parallelsearch.errors import ConfigError
 from parallelsearch.questions.reader import Skip, read_file
 
 app = typer.Typer(
@@ -21,7 +23,9 @@ def _group() -> None:
 
 @app.command("import")
 def import_questions(
-    dataset: Annotated[str, typer.Argument(help="Data set, e.g. hotpotqa, 2wikimultihopqa, MultiHop-RAG.")],
+    dataset: Annotated[
+        str, typer.Argument(help="Data set, e.g. hotpotqa, 2wikimultihopqa, MultiHop-RAG; own: see --layout.")
+    ],
     file: Annotated[Path, typer.Argument(help="Its file: the authors' layout, FlashRAG's or veRL's; gzip or not.")],
     out: Annotated[Path, typer.Argument(help="Parquet file to write.")],
     split: Annotated[
@@ -39,6 +43,10 @@ def import_questions(
         typer.Option(help='JSON object of the wanted sizes, {"questions": 7405, "structures": {"parallel": 1487}}.'),
     ] = "{}",
     structures: Annotated[Path | None, typer.Option(help="Table to use instead of config/structure.yaml.")] = None,
+    name: Annotated[str, typer.Option(help="Name of a data set of one's own.")] = OWN,
+    layout: Annotated[
+        str, typer.Option(help="JSON object with the keys of datasets.NAME.layout, for a data set of one's own.")
+    ] = "{}",
 ) -> None:
     """Writes the questions of FILE to OUT and prints their number, in all and by structure."""
     from parallelsearch.config_files import from_json
@@ -48,9 +56,19 @@ def import_questions(
     from parallelsearch.questions.store import Provenance, counts_by_structure, write_questions
 
     wanted = from_json(WantedSizes, expect, "questions import --expect")
+    own = from_json(QuestionLayout, layout, "questions import --layout") if dataset == OWN else None
+    if own is None and (layout != "{}" or name != OWN):
+        raise ConfigError(f"questions import: --name and --layout are for the data set '{OWN}', but it is '{dataset}'.")
     require_recorded(file, wanted.sha256)
     reading = read_file(
-        dataset, file, split=split, limit=limit, skip=skip or (), answers=answers, structures=structures
+        name if own else dataset,
+        file,
+        split=split,
+        limit=limit,
+        skip=skip or (),
+        answers=answers,
+        structures=structures,
+        layout=own,
     )
     check_sizes(reading.questions, wanted, file)
     provenance = Provenance(

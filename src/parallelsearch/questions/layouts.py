@@ -63,6 +63,7 @@ class Reader:
     details: ReadDetails
     own: tuple[Layout, ...] = ()
     answers_apart: bool = False  # published with the answers in a second file, by question id
+    tags_itself: bool = False  # its details say the structure, and no other layout is looked for
 
 
 def own_layout(
@@ -88,6 +89,8 @@ def own_layout(
 
 def layout_of(row: Row, reader: Reader) -> Layout:
     """The layout whose fields the first row of a file has most of. Raises DataError when it has few of any."""
+    if reader.tags_itself:
+        return reader.own[0]
     candidates = (*reader.own, *SHARED)
 
     def fit(layout: Layout) -> tuple[float, int]:

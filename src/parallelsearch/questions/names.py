@@ -5,10 +5,10 @@ from __future__ import annotations
 from functools import cache
 from typing import get_args
 
-from parallelsearch.config import READERS
+from parallelsearch.config import OWN, READERS
 from parallelsearch.errors import DataError
 
-DATASETS: tuple[str, ...] = get_args(READERS)
+DATASETS: tuple[str, ...] = tuple(name for name in get_args(READERS) if name != OWN)
 
 _ALSO_CALLED = {
     "hotpotqa": ("hotpot",),

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 
+from parallelsearch.config import QuestionLayout
 from parallelsearch.errors import DataError
 from parallelsearch.questions import (
     bamboogle,
@@ -22,11 +23,12 @@ from parallelsearch.questions import (
 )
 from parallelsearch.questions.layouts import Core, Details, Layout, Reader, layout_of
 from parallelsearch.questions.names import dataset_name, recognised
+from parallelsearch.questions.own import own_reader
 from parallelsearch.questions.row import Row
 from parallelsearch.questions.rows import read_rows
 from parallelsearch.questions.structure import needs_type, structure_of, table_path
 from parallelsearch.questions.text import clean
-from parallelsearch.records import Question
+from parallelsearch.records import Question, Structure
 
 _MODULES = (geoworld, hotpotqa, two_wiki, musique, bamboogle, nq, triviaqa, popqa, multihop_rag)
 READERS_BY_DATASET: dict[str, Reader] = {module.READER.dataset: module.READER for module in _MODULES}
@@ -59,30 +61,32 @@ def read_file(
     skip: Collection[Skip] = (),
     answers: Path | None = None,
     structures: Path | None = None,
+    layout: QuestionLayout | None = None,
 ) -> Reading:
     """Reads the questions of `path`, a file of `dataset` in any of its layouts.
 
     `split` names the split; rows that say they are of another one are left out. Without it a row's own split counts,
     else 'unknown'. `limit` stops after so many questions; later rows are then not checked. `answers` is the second file
     of a data set that keeps its answers apart (MultiHop-RAG). `structures` is another table than config/structure.yaml.
+    With a `layout`, `dataset` is the name of a data set of one's own.
 
     Raises DataError with file, line (and array index) and reason for the first row that is broken, lacks a field, is
     empty, repeats an id, or whose type has no structure.
     """
-    name = dataset_name(dataset)
-    reader, path = READERS_BY_DATASET[name], Path(path)
+    reader = own_reader(dataset, layout) if layout else READERS_BY_DATASET[dataset_name(dataset)]
+    name, path = reader.dataset, Path(path)
     if limit is not None and limit < 1:
         raise DataError(f"the limit is {limit}; give a positive number of questions.")
-    layout: Layout | None = None
+    found: Layout | None = None
     questions: list[Question] = []
     left_out: Counter[str] = Counter()
     places: dict[str, str] = {}
     table = Path(structures) if structures else table_path()
-    untagged = needs_type(name, table=table)
+    untagged = not reader.tags_itself and needs_type(name, table=table)
     for row in _rows(reader, path, answers):
-        layout = layout or layout_of(row, reader)
-        core = layout.core(row)
-        details = _details(row, core, layout, reader)
+        found = found or layout_of(row, reader)
+        core = found.core(row)
+        details = _details(row, core, found, reader)
         _check_dataset(row, core, name)
         if split is not None and core.split not in (None, split):
             _claim(places, row, core.qid)
@@ -104,14 +108,15 @@ def read_file(
                 )
             left_out[Skip.UNANSWERABLE] += 1
             continue
-        question = _question(row, core, details, name, split, table)
+        tag = Structure(details.structure) if reader.tags_itself and details.structure else None
+        question = _question(row, core, details, name, split, tag or _tag(row, details, name, table))
         _claim(places, row, question.qid)
         questions.append(question)
         if len(questions) == limit:
             break
-    if not questions or layout is None:
+    if not questions or found is None:
         raise DataError(f"{path}: no question is left (left out: {_counts(left_out)}); name another split or file.")
-    return Reading(name, layout.name, questions, dict(left_out))
+    return Reading(name, found.name, questions, dict(left_out))
 
 
 def _rows(reader: Reader, path: Path, answers: Path | None) -> Iterator[Row]:
@@ -143,7 +148,14 @@ def _claim(places: dict[str, str], row: Row, qid: str | None) -> None:
         places[qid] = f"line {row.line}" if row.line is not None else f"row index {row.index}"
 
 
-def _question(row: Row, core: Core, details: Details, dataset: str, split: str | None, table: Path) -> Question:
+def _tag(row: Row, details: Details, dataset: str, table: Path) -> Structure:
+    tag = structure_of(dataset, details.type, row=row.place, table=table)
+    if details.structure not in (None, tag.value):
+        raise row.refusal(f"structure is '{details.structure}', but type '{details.type}' of {dataset} is {tag.value}")
+    return tag
+
+
+def _question(row: Row, core: Core, details: Details, dataset: str, split: str | None, tag: Structure) -> Question:
     text = _cleaned(row, "question", core.question)
     if not text:
         raise row.refusal("the question is empty")
@@ -152,9 +164,6 @@ def _question(row: Row, core: Core, details: Details, dataset: str, split: str |
     answers = dict.fromkeys(answer for given in core.answers if (answer := _cleaned(row, "answer", given)))
     if not answers:
         raise row.refusal("every answer is empty")
-    tag = structure_of(dataset, details.type, row=row.place, table=table)
-    if details.structure not in (None, tag.value):
-        raise row.refusal(f"structure is '{details.structure}', but type '{details.type}' of {dataset} is {tag.value}")
     own_split = split or core.split or core.split_hint
     return Question(
         qid=core.qid or "-".join([dataset, *([own_split] if own_split else []), str(row.index)]),
