@@ -4,6 +4,7 @@
 #   make test-all     everything, style and types included; each arm's job takes minutes, all of them hours on two cores
 #   make lock-check   whether the package index still resolves every environment to its lock; nothing is installed
 #   make test-slurm   the smoke study through a Slurm that it brings up on this machine (Debian), and what goes wrong on clusters
+#   make guides       the guides of docs/, followed step by step from a fresh clone, its own `make env` included
 #   make real         real questions, a real language model, no training
 #   make bench-retrieval   encoder, server and indexes against the plain way; recall of supporting pages
 #   make bench-rollout     episodes a second of the asynchronous loop against a turn-synchronous one (POLICY=folder)
@@ -28,7 +29,7 @@ unexport PYTHONDONTWRITEBYTECODE
 # Several processes compute at once: a waiting thread must not keep a core busy (a step was 10 times slower with it).
 export OMP_WAIT_POLICY := PASSIVE
 
-.PHONY: help env browser postgresql demo real report mlflow test test-all test-slurm lint lock locks lock-check clean \
+.PHONY: help env browser postgresql demo real report mlflow test test-all test-slurm guides lint lock locks lock-check clean \
   bench-retrieval bench-rollout
 
 help:
@@ -126,6 +127,11 @@ test-all: lint browser postgresql
 # Installs Debian's slurm packages where they are missing, for which it has to run as root; stops its daemons at the end.
 test-slurm: env
 	pytest -m slurm
+
+# Each page's commands as they stand there, in a clone in a temporary folder; docs/cluster.md on a Slurm of one node. The clone
+# installs its own environment from the package index. GUIDES=own-corpus.md follows one page.
+guides: env
+	python tests/guides/follow.py $(GUIDES)
 
 lint: env
 	ruff check src tests benchmarks
