@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from statistics import fmean
 from typing import Any
 
+from parallelsearch.files import write_text
 from parallelsearch.records import StopReason, Structure
 from parallelsearch.training.run_folder import MetricsLog, read_metrics
 
@@ -61,8 +62,7 @@ class TrainingMetrics:
     def _episodes(self, step: int) -> list[dict[str, Any]]:
         found: dict[str, dict[str, Any]] = {}
         for path in sorted(self._records.glob("*.jsonl")):
-            for line in path.read_text(encoding="utf-8").splitlines():
-                record = json.loads(line)
+            for record in _whole_records(path):
                 if record["step"] == step:
                     found[record["episode"]] = record
         return list(found.values())
@@ -108,7 +108,11 @@ def _verl_means(data: dict[str, Any]) -> dict[str, float]:
 
 def _drop_later_steps(path: Path, finished_steps: int) -> None:
     """Removes the records of steps that will be run again, and a line that a killed process left unfinished."""
-    kept: Iterable[str] = []
-    lines = path.read_text(encoding="utf-8").split("\n")[:-1]
-    kept = [line for line in lines if json.loads(line)["step"] <= finished_steps]
-    path.write_text("".join(line + "\n" for line in kept), encoding="utf-8")
+    kept = [record for record in _whole_records(path) if record["step"] <= finished_steps]
+    write_text(path, "".join(json.dumps(record) + "\n" for record in kept))
+
+
+def _whole_records(path: Path) -> Iterator[dict[str, Any]]:
+    """The records of a file to which a process may be writing, or was when it was killed: its last line may be a part."""
+    for line in path.read_bytes().split(b"\n")[:-1]:
+        yield json.loads(line)
