@@ -113,6 +113,6 @@ def _drop_later_steps(path: Path, finished_steps: int) -> None:
 
 
 def _whole_records(path: Path) -> Iterator[dict[str, Any]]:
-    """The records of a file to which a process may be writing, or was when it was killed: its last line may be a part."""
+    """The records of a file to which a process writes, or wrote until it was killed: its last line may be a part."""
     for line in path.read_bytes().split(b"\n")[:-1]:
         yield json.loads(line)
