@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from parallelsearch.config import ArmConfig, Section
-from parallelsearch.errors import TrainingError
+from parallelsearch.errors import StoppedEarly, TrainingError
 from parallelsearch.files import read_json, sha256, write_text
 from parallelsearch.records import Question
 from parallelsearch.training.child_process import log_tail, running_child
@@ -28,6 +28,7 @@ from parallelsearch.training.rejection_sampling import (
     total_counts,
 )
 from parallelsearch.training.sft_job import in_drawn_order, train_on_rows
+from parallelsearch.training.stop_request import StopRequest
 from parallelsearch.training.verl_job import POLL_SECONDS
 
 
@@ -125,7 +126,7 @@ def _sample(
     """Runs the sampling processes until every chunk exists; TrainingError with the log of one that fails."""
     workers = min(arm.training.gpus_per_node, len(chunks)) if arm.training.device == "cuda" else 1
     log, told = folder / "sampling.log", {chunk for chunk in chunks if chunk_folder(folder, chunk).is_dir()}
-    with ExitStack() as stack:
+    with StopRequest() as stop, ExitStack() as stack:
         processes = []
         for worker in range(workers):
             command = [sys.executable, "-m", __name__, str(settings), str(worker), str(workers)]
@@ -136,9 +137,14 @@ def _sample(
                 if chunk not in told and chunk_folder(folder, chunk).is_dir():
                     told.add(chunk)
                     on_chunk(total_counts(folder, sorted(told)))
-            if any(ended) or all(code == 0 for code in ended):
+            if stop.requested or any(ended) or all(code == 0 for code in ended):
                 break
             time.sleep(POLL_SECONDS)
+    if stop.requested and len(told) < len(chunks):
+        kept = f"{len(told)} of {len(chunks)} chunks are sampled"
+        raise StoppedEarly(
+            f"{folder}: the job ended because {stop.reason}; {kept}; the same command goes on from there."
+        )
     if len(told) < len(chunks):
         raise TrainingError(
             f"Sampling ended after {len(told)} of {len(chunks)} chunks; the end of {log}:\n{log_tail(log)}"
