@@ -26,15 +26,17 @@ from parallelsearch.config import ArmConfig, ServerConfig
 from parallelsearch.corpus.gold_paragraphs import gold_paragraphs
 from parallelsearch.errors import DataError, TrainingError
 from parallelsearch.files import MANIFEST, read_json, replacing, write_json, write_text
+from parallelsearch.full_disk import naming_full_disk
 from parallelsearch.records import Question
 from parallelsearch.retrieval.indexes.parts import open_corpus
 from parallelsearch.rewards.stepsearch import passage_text
 from parallelsearch.secret import POLICY_TOKEN_VARIABLE
 from parallelsearch.training.checkpoints import Checkpoints
-from parallelsearch.training.child_process import log_tail, running_child
-from parallelsearch.training.failed_run import LAST_GOOD, end_run
+from parallelsearch.training.child_process import running_child
+from parallelsearch.training.failed_run import LAST_GOOD, end_run, export_last
 from parallelsearch.training.guard import Guard, Verdict
-from parallelsearch.training.policy_export import export_policy
+from parallelsearch.training.job_failure import LOG, job_failure, log_size
+from parallelsearch.training.leftovers import end_leftovers
 from parallelsearch.training.ray_cluster import ray_cluster
 from parallelsearch.training.stop_request import STOP_FILE, StopRequest, stopped_early
 from parallelsearch.training.training_metrics import TrainingMetrics
@@ -81,14 +83,17 @@ def run_job(
     checkpoints = Checkpoints(
         files.checkpoints, ranks=training.nodes * training.gpus_per_node, critic=training.algorithm == "ppo"
     )
+    end_leftovers(folder)
     metrics = TrainingMetrics(folder, checkpoints.clean())
     if metrics.first_step <= training.steps:
         checkpoints.require_room(Path(files.policy))
         (folder / "records").mkdir(exist_ok=True)
+        log_from = log_size(folder)
         command = [sys.executable, "-m", "verl.trainer.main_ppo", *arguments, *hydra_folder(folder)]
         with (
+            naming_full_disk(folder / "checkpoints", checkpoints.clean),
             ray_cluster(training, folder, job_environment(arm, metrics.verl_log)) as environment,
-            running_child(command, folder / "verl.log", environment, shielded=True) as process,
+            running_child(command, folder / LOG, environment, shielded=True) as process,
             StopRequest(folder / "data" / STOP_FILE, checkpoints.bytes_of_one(Path(files.policy))) as stop,
         ):
             verdict = watch(process, metrics, Guard(training, metrics.earlier), checkpoints, on_step, stop)
@@ -97,12 +102,12 @@ def run_job(
         if stop.requested and checkpoints.latest < training.steps:
             raise stopped_early(folder, checkpoints.latest, training.steps, str(stop.reason))
         if process.returncode != 0 or checkpoints.latest < training.steps:
-            compose(arguments)  # a setting that veRL refuses has an error of its own
-            raise TrainingError(
-                f"veRL ended with exit code {process.returncode} after {checkpoints.latest} saved of"
-                f" {training.steps} steps; the end of {folder / 'verl.log'}:\n{log_tail(folder / 'verl.log')}"
-            )
-    export_policy(checkpoints.policy(training.steps), folder / "policy")
+            start = Path(files.policy)
+            failure = job_failure(folder, process.returncode, checkpoints, training.steps, start, log_from)
+            if isinstance(failure, TrainingError):
+                compose(arguments)  # a setting that veRL refuses has an error of its own
+            raise failure
+    export_last(checkpoints, training.steps, folder / "policy")
     return metrics.last
 
 
