@@ -44,6 +44,7 @@ from parallelsearch.training.verl_config import ADVANTAGES, AGENT_NAME, JobFiles
 
 POLL_SECONDS = 0.5
 CPU_PLUGIN = "parallelsearch.training.verl_cpu.plugin"
+SEEDS = "parallelsearch.training.verl_seeds"
 EXTERNAL_MODULES = "VERL_USE_EXTERNAL_MODULES"  # what veRL imports in each process; the user's own are kept
 
 
@@ -92,7 +93,7 @@ def run_job(
         command = [sys.executable, "-m", "verl.trainer.main_ppo", *arguments, *hydra_folder(folder)]
         with (
             naming_full_disk(folder / "checkpoints", checkpoints.clean),
-            ray_cluster(training, folder, job_environment(arm, metrics.verl_log)) as environment,
+            ray_cluster(training, folder, job_environment(arm, metrics.verl_log, seed)) as environment,
             running_child(command, folder / LOG, environment, shielded=True) as process,
             StopRequest(folder / "data" / STOP_FILE, checkpoints.bytes_of_one(Path(files.policy))) as stop,
         ):
@@ -222,18 +223,19 @@ def hydra_folder(folder: Path) -> list[str]:
     return [f"hydra.run.dir={folder / 'data' / 'hydra'}"]
 
 
-def job_environment(arm: ArmConfig, metrics_file: Path) -> dict[str, str]:
+def job_environment(arm: ArmConfig, metrics_file: Path, seed: int = 0) -> dict[str, str]:
     """This process's environment with what veRL, Ray and the rest of a job's processes need."""
     environment = {
         **os.environ,
         "VERL_FILE_LOGGER_PATH": str(metrics_file),
+        "PARALLELSEARCH_SEED": str(seed),
         "HF_DATASETS_OFFLINE": "1",
         "WANDB_MODE": "disabled",
         "RAY_USAGE_STATS_ENABLED": "0",
         "TOKENIZERS_PARALLELISM": "false",
         "PYTHONUNBUFFERED": "1",
     }
-    modules = [ADVANTAGES, os.environ.get(EXTERNAL_MODULES)]
+    modules = [ADVANTAGES, SEEDS, os.environ.get(EXTERNAL_MODULES)]
     if arm.training.device == "cpu":
         modules.insert(0, CPU_PLUGIN)
         environment |= {
