@@ -48,8 +48,8 @@ class SupervisedMetrics(TrainingMetrics):
     """metrics.jsonl of a supervised run; `facts` about its demonstrations stand in every row."""
 
     def __init__(self, folder: Path, finished_steps: int, facts: Mapping[str, float]) -> None:
-        super().__init__(folder, finished_steps)
         self._facts = dict(facts)
+        super().__init__(folder, finished_steps)
 
     def figures(self, step: int, data: dict[str, Any]) -> dict[str, float]:
         """Loss (mean over the learned tokens), rate, tokens of the batch (prompts included) and seconds."""
