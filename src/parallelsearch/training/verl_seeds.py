@@ -18,7 +18,7 @@ _load = model_utils.load_valuehead_model
 
 
 def _load_seeded(*arguments: Any, **settings: Any) -> Any:
-    with torch.random.fork_rng():
+    with torch.random.fork_rng(devices=[]):  # the head is made on the CPU
         torch.manual_seed(int(os.environ.get(VARIABLE, "0")))
         return _load(*arguments, **settings)
 
