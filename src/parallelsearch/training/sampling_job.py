@@ -126,11 +126,12 @@ def _sample(
     """Runs the sampling processes until every chunk exists; TrainingError with the log of one that fails."""
     workers = min(arm.training.gpus_per_node, len(chunks)) if arm.training.device == "cuda" else 1
     log, told = folder / "sampling.log", {chunk for chunk in chunks if chunk_folder(folder, chunk).is_dir()}
-    with StopRequest() as stop, ExitStack() as stack:
+    with ExitStack() as stack:
         processes = []
         for worker in range(workers):
             command = [sys.executable, "-m", __name__, str(settings), str(worker), str(workers)]
             processes.append(stack.enter_context(running_child(command, log, _environment(arm, worker))))
+        stop = stack.enter_context(StopRequest())  # after the children, each of which takes SIGTERM for its own
         while True:
             ended = [process.poll() for process in processes]
             for chunk in chunks:
