@@ -10,7 +10,8 @@ import pytest
 from checkout import Checkout
 from slurm_node import SlurmNode, slurm_node
 from slurm_study import SmokeStudy
-from training_job import INDEX, POLICY, QUESTIONS
+from training_job import INDEX, POLICY, QUESTIONS, TrainingJob
+from undisturbed_run import SIZES
 
 
 @pytest.fixture
@@ -37,6 +38,15 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     done = checkout.snakemake(*targets, *smoke, timeout=900)
     assert done.returncode == 0, done.stdout[-6000:]
     return checkout.root
+
+
+@pytest.fixture(scope="session")
+def undisturbed(made: Path, tmp_path_factory: pytest.TempPathFactory) -> TrainingJob:
+    """A run of four steps that nothing disturbed."""
+    job = TrainingJob(made, tmp_path_factory.mktemp("undisturbed") / "run", "parallelsearch", SIZES)
+    code, said = job.run()
+    assert code == 0, said
+    return job
 
 
 @pytest.fixture(scope="session")

@@ -103,3 +103,8 @@ class TrainingJob:
     def done(self) -> dict[str, Any]:
         found: dict[str, Any] = json.loads((self.folder / "done.json").read_text())
         return found
+
+
+def step_3_has_begun(job: TrainingJob) -> bool:
+    """Step 2 is saved, and of the third an episode is recorded."""
+    return any(record["step"] == 3 for record in job.records())

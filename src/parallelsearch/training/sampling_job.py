@@ -123,7 +123,10 @@ def _write_settings(
 def _sample(
     folder: Path, settings: Path, arm: ArmConfig, chunks: range, on_chunk: Callable[[dict[str, Any]], None]
 ) -> None:
-    """Runs the sampling processes until every chunk exists; TrainingError with the log of one that fails."""
+    """Runs the sampling processes until every chunk exists; TrainingError with the log of one that fails.
+
+    StoppedEarly when the job is asked to end; finished chunks stay.
+    """
     workers = min(arm.training.gpus_per_node, len(chunks)) if arm.training.device == "cuda" else 1
     log, told = folder / "sampling.log", {chunk for chunk in chunks if chunk_folder(folder, chunk).is_dir()}
     with ExitStack() as stack:
