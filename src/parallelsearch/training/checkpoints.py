@@ -70,15 +70,13 @@ class Checkpoints:
         That one is read against its checksums; where it is damaged it goes too. What is removed for a flaw is printed.
         Returns the step, or 0. To be called while no job writes.
         """
-        kept = []
-        for step in self._steps():
-            if flaw := self._flaw(self.path(step)):
-                print(f"{self.path(step)} is not gone on from and removed: {flaw}", flush=True)
-            elif before is None or step < before:
-                kept.append(step)
+        flaws = {step: flaw for step in self._steps() if (flaw := self._flaw(self.path(step)))}
+        kept = [step for step in self._steps() if step not in flaws and (before is None or step < before)]
         while kept and (damaged := damaged_file(self._tensor_files(self.path(kept[-1])))):
-            print(f"{self.path(kept.pop())} is not gone on from and removed: {damaged} is damaged", flush=True)
-        self._keep_only(kept)
+            flaws[kept.pop()] = f"{damaged} is damaged"
+        self._keep_only(kept)  # first: on a full disk there is no room for what is printed
+        for step, flaw in flaws.items():
+            print(f"{self.path(step)} is not gone on from and removed: {flaw}", flush=True)
         if kept:
             write_text(self.folder / MARKER, str(kept[-1]))
         else:
