@@ -4,6 +4,7 @@
 #   make test-all     everything, style and types included; each arm's job takes minutes, all of them hours on two cores
 #   make lock-check   whether the package index still resolves every environment to its lock; nothing is installed
 #   make test-slurm   the smoke study through a Slurm that it brings up on this machine (Debian), and what goes wrong on clusters
+#   make test-faults  training jobs that are killed, or lose Ray, the retriever or room on the disk (docs/faults.md)
 #   make guides       the guides of docs/, followed step by step from a fresh clone, its own `make env` included
 #   make real         real questions, a real language model, no training
 #   make bench-retrieval   encoder, server and indexes against the plain way; recall of supporting pages
@@ -29,8 +30,8 @@ unexport PYTHONDONTWRITEBYTECODE
 # Several processes compute at once: a waiting thread must not keep a core busy (a step was 10 times slower with it).
 export OMP_WAIT_POLICY := PASSIVE
 
-.PHONY: help env browser postgresql demo real report mlflow test test-all test-slurm guides lint lock locks lock-check clean \
-  bench-retrieval bench-rollout
+.PHONY: help env browser postgresql demo real report mlflow test test-all test-faults test-slurm guides lint lock locks \
+  lock-check clean bench-retrieval bench-rollout
 
 help:
 	@sed -n '1,/^$$/s/^# \{0,1\}//p' Makefile
@@ -123,6 +124,10 @@ test: env browser postgresql
 
 test-all: lint browser postgresql
 	pytest -m "not network and not slurm"
+
+# To fill a disk it mounts a small one, as root; elsewhere that test is skipped, and says so.
+test-faults: env
+	pytest -m faults
 
 # Installs Debian's slurm packages where they are missing, for which it has to run as root; stops its daemons at the end.
 test-slurm: env

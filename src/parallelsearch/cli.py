@@ -19,6 +19,7 @@ from typer.core import TyperCommand, TyperGroup
 
 from parallelsearch import __version__
 from parallelsearch.errors import UserError
+from parallelsearch.full_disk import NEXT_STEP, says_full
 
 DEBUG = "PARALLELSEARCH_DEBUG"
 
@@ -108,6 +109,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
             traceback.print_exc()
         print(f"parallelsearch: {error}", file=sys.stderr)
         sys.exit(error.exit_code)
+    except OSError as error:
+        if not says_full(error):
+            raise
+        place = error.filename or "a file"
+        print(f"parallelsearch: there is no room left for {place} ({error}); {NEXT_STEP}.", file=sys.stderr)
+        sys.exit(1)
 
 
 if __name__ == "__main__":

@@ -78,4 +78,4 @@ class RunInUseError(TrainingError):
 
 
 class ResourceError(UserError):
-    """Memory, GPU memory or disk that is smaller than what a job will need; raised before the job starts."""
+    """Memory, GPU memory or disk that is smaller than what a job needs; found before it starts, or on the way."""

@@ -12,6 +12,7 @@ from typing import Any
 from uuid import uuid4
 
 from parallelsearch.errors import DataError
+from parallelsearch.full_disk import naming_full_disk
 
 MANIFEST = "manifest.json"
 
@@ -20,16 +21,18 @@ MANIFEST = "manifest.json"
 def replacing(path: Path) -> Iterator[Path]:
     """Yields a temporary path beside `path`; renames it to `path` when the block ends, removes it when it raises.
 
-    The block may create a file or a folder there. A folder that already stands at `path` is replaced.
+    The block may create a file or a folder there. A folder that already stands at `path` is replaced. ResourceError
+    where the disk is full.
     """
     path = Path(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.with_name(f".{path.name}.{uuid4().hex[:8]}.partial")
     try:
-        yield partial
-        if path.is_dir():
-            shutil.rmtree(path)
-        partial.replace(path)
+        with naming_full_disk(path):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            yield partial
+            if path.is_dir():
+                shutil.rmtree(path)
+            partial.replace(path)
     finally:
         if partial.is_dir():
             shutil.rmtree(partial)

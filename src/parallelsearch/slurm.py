@@ -38,6 +38,23 @@ def seconds_left(job: str) -> float | None:
     return parse_duration(asked.stdout.strip()) if asked.returncode == 0 else None
 
 
+def own_nodes() -> int | None:
+    """Nodes of the Slurm job this process runs in; None outside of one, and where Slurm cannot be asked.
+
+    Snakemake's executor keeps most of Slurm's variables from a job's step, so Slurm itself is asked where they lack.
+    """
+    if told := os.environ.get("SLURM_JOB_NUM_NODES"):
+        return int(told)
+    if (job := own_job()) is None:
+        return None
+    try:
+        asked = _squeue(f"--jobs={job}", "--format=%D")
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    found = asked.stdout.strip()
+    return int(found) if found.isdecimal() else None
+
+
 def parse_duration(text: str) -> float | None:
     """Seconds of squeue's [DAYS-][[HOURS:]MINUTES:]SECONDS; None of anything else (UNLIMITED, INVALID)."""
     days, _, clock = text.rpartition("-")

@@ -67,6 +67,21 @@ def test_every_file_that_holds_tensors_is_looked_at(whole: Checkpoints) -> None:
     assert tensors == sorted(NEEDED)
 
 
+@pytest.mark.parametrize("name", [name for name in NEEDED if name.endswith(".pt")])
+def test_a_checkpoint_in_which_one_bit_has_changed_is_named_and_the_one_before_counts(
+    whole: Checkpoints, name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = whole.path(2) / name
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.write_bytes(content)
+    assert whole.latest == 2  # its end is whole, and nothing else is looked at while a job runs
+    assert whole.clean() == 1
+    assert capsys.readouterr().out == f"{whole.path(2)} is not gone on from and removed: {path} is damaged\n"
+    assert not whole.path(2).exists()
+    assert (whole.folder / MARKER).read_text() == "1"
+
+
 @pytest.mark.parametrize("text", ["", "2\x00", "two"])
 def test_a_marker_that_was_not_finished_is_written_anew(whole: Checkpoints, text: str) -> None:
     (whole.folder / MARKER).write_text(text)
@@ -124,9 +139,9 @@ def many(folder: Path, steps: range, marked: int) -> Checkpoints:
 
 @pytest.mark.parametrize(
     ("good_before", "kept"),
-    [(5, [4, 5]), (99, [4, 5]), (4, [3, 4, 5]), (3, [2, 4, 5]), (1, [4, 5])],
+    [(5, [3, 4, 5]), (99, [3, 4, 5]), (4, [3, 4, 5]), (3, [2, 4, 5]), (1, [3, 4, 5])],
 )
-def test_while_a_job_runs_the_newest_the_last_good_and_the_one_being_written_are_kept(
+def test_while_a_job_runs_the_newest_the_last_good_or_else_one_before_and_the_one_being_written_are_kept(
     tmp_path: Path, good_before: int, kept: list[int]
 ) -> None:
     checkpoints = many(tmp_path, range(1, 6), marked=4)  # 5 is being written

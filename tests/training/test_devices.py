@@ -51,6 +51,18 @@ def test_a_slurm_job_with_other_nodes_than_the_configuration_is_refused(monkeypa
     require_devices(TrainingConfig(nodes=2))
 
 
+def test_slurm_is_asked_where_a_step_does_not_know_the_nodes_of_its_job(monkeypatch, tmp_path) -> None:
+    """Snakemake's executor starts a job's step with SLURM_JOB_ID, and without SLURM_JOB_NUM_NODES."""
+    squeue = tmp_path / "squeue"
+    squeue.write_text('#!/bin/sh\n[ "$*" = "--noheader --jobs=43 --format=%D" ] && echo 2\n')
+    squeue.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+    monkeypatch.setenv("SLURM_JOB_ID", "43")
+    require_devices(TrainingConfig(nodes=2))
+    with pytest.raises(ConfigError, match=r"training.nodes is 1, but Slurm job 43 has 2 nodes"):
+        require_devices(TrainingConfig(nodes=1))
+
+
 def test_several_nodes_need_slurm_or_a_ray_cluster_that_is_named(monkeypatch) -> None:
     with pytest.raises(ConfigError, match=r"this is no Slurm job and RAY_ADDRESS is not set; set training.nodes to 1"):
         require_devices(TrainingConfig(nodes=2))

@@ -14,7 +14,7 @@ from transformers import AutoModelForCausalLM
 from parallelsearch.errors import DataError, TrainingError
 from parallelsearch.files import read_json
 from parallelsearch.training.checkpoints import Checkpoints
-from parallelsearch.training.failed_run import FAILED, LAST_GOOD, clear_failure, end_run
+from parallelsearch.training.failed_run import FAILED, LAST_GOOD, clear_failure, end_run, export_last
 from parallelsearch.training.guard import Verdict
 from parallelsearch.training.run_folder import policy_folder, start_run
 
@@ -75,6 +75,20 @@ def test_where_no_checkpoint_was_saved_before_the_trouble_there_is_no_policy(run
     assert "no checkpoint was saved before that" in str(error)
     assert read_json(run / FAILED)["policy"] is None
     assert not (run / LAST_GOOD).exists() and checkpoints_of(run).complete == []
+
+
+def test_a_last_checkpoint_of_which_no_policy_can_be_made_is_made_once_more(run: Path) -> None:
+    """The copy in Hugging Face layout carries no checksums; it is compared with the shards when it is exported."""
+    weights = checkpoints_of(run).policy(2) / "huggingface" / "model.safetensors"
+    content = bytearray(weights.read_bytes())
+    content[-3] ^= 0x40  # an exponent
+    weights.write_bytes(content)
+    with pytest.raises(TrainingError, match=r"That checkpoint is removed: the same command goes on from step 1\.$"):
+        export_last(checkpoints_of(run), 2, run / "policy")
+    assert not (run / "policy").exists()
+    assert checkpoints_of(run).complete == [1] and checkpoints_of(run).marked == 1
+    export_last(checkpoints_of(run), 1, run / "policy")
+    assert (run / "policy" / "model.safetensors").exists()
 
 
 def test_a_diverged_run_is_not_gone_on_with_unless_it_is_forced(run: Path) -> None:

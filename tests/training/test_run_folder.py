@@ -32,6 +32,20 @@ def test_a_run_with_other_settings_is_set_aside_and_nothing_is_lost(tmp_path) ->
     assert yaml.safe_load((folder / "config.yaml").read_text()) == {"reward": {"lambda_d": 0.35}}
 
 
+def test_what_differs_is_named_where_a_run_is_set_aside(tmp_path, capsys) -> None:
+    before = {"training": {"steps": 6, "guard": {"window": 5}}, "sets": ["a"], "seed": 0, "old": 1}
+    wanted = {"training": {"steps": 8, "guard": {"window": 3}}, "sets": ["a", "b"], "seed": 0, "new": {"x": 2}}
+    start_run(tmp_path / "seed0", before)
+    assert capsys.readouterr().out == ""
+    start_run(tmp_path / "seed0", wanted)
+    [aside] = tmp_path.glob("seed0.superseded-*")
+    assert capsys.readouterr().out == (
+        f"{tmp_path / 'seed0'} starts anew, what was there is now {aside}: training.steps was 6 and is 8,"
+        " training.guard.window was 5 and is 3, sets was ['a'] and is ['a', 'b'], old was 1 and is None,"
+        " new was None and is {'x': 2}\n"
+    )
+
+
 def test_metrics_after_the_checkpoint_are_dropped_on_resume(tmp_path) -> None:
     path = tmp_path / "metrics.jsonl"
     log = MetricsLog(path)

@@ -124,3 +124,37 @@ def test_a_step_that_verl_did_not_live_to_log_is_still_known_by_its_episodes(tmp
     with (tmp_path / "records" / "worker-1.jsonl").open("a") as stream:
         stream.write(json.dumps(record(2, "2/a", stop_reason="retriever_error")) + "\n")
     assert metrics.unlogged() == {"step": 2, "episodes": 1, "failures": 1}
+
+
+def test_rows_that_a_killed_job_did_not_write_come_from_verls_log_or_else_from_the_episodes(tmp_path) -> None:
+    """The command was killed while veRL saved step 3, and then veRL before it logged that step."""
+    (tmp_path / "data").mkdir()
+    metrics = TrainingMetrics(tmp_path, finished_steps=0)
+    write_run(tmp_path, metrics, [1])
+    list(metrics.collect())
+    write_run(tmp_path, metrics, [2])
+    with (tmp_path / "records" / "worker-1.jsonl").open("a") as stream:
+        stream.write(json.dumps(record(3, "3/a", em=0.0)) + "\n")
+    assert [row["step"] for row in read_metrics(tmp_path / "metrics.jsonl")] == [1]
+
+    resumed = TrainingMetrics(tmp_path, finished_steps=3)
+    rows = read_metrics(tmp_path / "metrics.jsonl")
+    assert [(row["step"], row["em"], row["seconds"]) for row in rows] == [(1, 1.0, 2.5), (2, 1.0, 2.5), (3, 0.0, 0.0)]
+    assert "actor/entropy" in rows[1] and "actor/entropy" not in rows[2]
+    assert (resumed.earlier, resumed.last, resumed.first_step) == (rows, rows[-1], 4)
+    assert resumed.unlogged() is None
+
+
+def test_a_record_that_is_being_written_is_not_read_yet(tmp_path) -> None:
+    """The episodes of the next step are recorded while the last one's are read."""
+    (tmp_path / "data").mkdir()
+    metrics = TrainingMetrics(tmp_path, finished_steps=0)
+    write_run(tmp_path, metrics, [1])
+    assert [row["episodes"] for row in metrics.collect()] == [1]
+    written = json.dumps(record(2, "2/a", error="Zürich"), ensure_ascii=False).encode()
+    half_a_letter = written.index("ü".encode()) + 1
+    for length in (1, half_a_letter, len(written)):
+        (tmp_path / "records" / "worker-2.jsonl").write_bytes(written[:length])
+        assert metrics.unlogged() is None
+    (tmp_path / "records" / "worker-2.jsonl").write_bytes(written + b"\n")
+    assert metrics.unlogged()["episodes"] == 1

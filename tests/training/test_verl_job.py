@@ -14,7 +14,7 @@ from parallelsearch.errors import DataError
 from parallelsearch.records import Question, Structure
 from parallelsearch.retrieval.indexes.parts import corpus_part
 from parallelsearch.training.agent_loop import question_of
-from parallelsearch.training.verl_job import ADVANTAGES, CPU_PLUGIN, gold_of, job_environment, write_data
+from parallelsearch.training.verl_job import ADVANTAGES, CPU_PLUGIN, SEEDS, gold_of, job_environment, write_data
 
 CONFIG = Path(__file__).resolve().parents[2] / "config"
 STUDY = load_study(config_dir=CONFIG)
@@ -76,8 +76,8 @@ def test_a_jobs_processes_keep_their_compiled_modules(monkeypatch, tmp_path) -> 
 def test_the_users_own_modules_are_imported_after_the_cpu_platform(monkeypatch, tmp_path) -> None:
     arm = load_arm(load_study(), "search-r1")
     monkeypatch.delenv("VERL_USE_EXTERNAL_MODULES", raising=False)
-    assert job_environment(arm, tmp_path)["VERL_USE_EXTERNAL_MODULES"] == f"{CPU_PLUGIN},{ADVANTAGES}"
+    assert job_environment(arm, tmp_path)["VERL_USE_EXTERNAL_MODULES"] == f"{CPU_PLUGIN},{ADVANTAGES},{SEEDS}"
     monkeypatch.setenv("VERL_USE_EXTERNAL_MODULES", "my.probe")
-    assert job_environment(arm, tmp_path)["VERL_USE_EXTERNAL_MODULES"] == f"{CPU_PLUGIN},{ADVANTAGES},my.probe"
+    assert job_environment(arm, tmp_path)["VERL_USE_EXTERNAL_MODULES"] == f"{CPU_PLUGIN},{ADVANTAGES},{SEEDS},my.probe"
     on_gpus = arm.model_copy(update={"training": arm.training.model_copy(update={"device": "cuda"})})
-    assert job_environment(on_gpus, tmp_path)["VERL_USE_EXTERNAL_MODULES"] == f"{ADVANTAGES},my.probe"
+    assert job_environment(on_gpus, tmp_path)["VERL_USE_EXTERNAL_MODULES"] == f"{ADVANTAGES},{SEEDS},my.probe"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -9,6 +10,8 @@ import pytest
 from checkout import Checkout
 from slurm_node import SlurmNode, slurm_node
 from slurm_study import SmokeStudy
+from training_job import INDEX, POLICY, QUESTIONS, TrainingJob
+from undisturbed_run import SIZES
 
 
 @pytest.fixture
@@ -22,6 +25,28 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Checkout:
     checkout = Checkout(tmp_path_factory.mktemp("finished"))
     checkout.finish("all")
     return checkout
+
+
+@pytest.fixture(scope="session")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the smoke study's index, questions and warm-started policy; ARM_JOBS names one made before."""
+    if os.environ.get("ARM_JOBS"):
+        return Path(os.environ["ARM_JOBS"])
+    checkout = Checkout(tmp_path_factory.mktemp("made"))
+    targets = (f"{INDEX}/manifest.json", QUESTIONS, f"{POLICY}/done.json")
+    smoke = ("--configfile", "config/smoke.yaml", "--config", "results=results")
+    done = checkout.snakemake(*targets, *smoke, timeout=900)
+    assert done.returncode == 0, done.stdout[-6000:]
+    return checkout.root
+
+
+@pytest.fixture(scope="session")
+def undisturbed(made: Path, tmp_path_factory: pytest.TempPathFactory) -> TrainingJob:
+    """A run of four steps that nothing disturbed."""
+    job = TrainingJob(made, tmp_path_factory.mktemp("undisturbed") / "run", "parallelsearch", SIZES)
+    code, said = job.run()
+    assert code == 0, said
+    return job
 
 
 @pytest.fixture(scope="session")

@@ -109,9 +109,12 @@ def slurm_node(nodes: int = 1) -> Iterator[SlurmNode]:
     environment = {**os.environ, "NODES": str(nodes), "KILL_WAIT": "120"}
     subprocess.run([SCRIPT, "up", folder], env=environment, check=True, timeout=600)
     node = SlurmNode(folder)
+    # Its daemons outlive this process where that is ended by a signal that is no exception.
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         yield node
     finally:
+        signal.signal(signal.SIGTERM, before)
         if running := [str(job.number) for job in node.jobs() if job.state not in ENDED]:
             node.run("scancel", "--signal=KILL", "--full", *running)
         subprocess.run([SCRIPT, "down", folder], check=True, timeout=120)

@@ -17,7 +17,8 @@ from typing import Any
 
 import pytest
 import torch
-from checkout import ENVIRONMENT, ROOT, Checkout
+from checkout import ENVIRONMENT, ROOT
+from training_job import CONFIG, INDEX, POLICY, QUESTIONS
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from parallelsearch.agent.protocol import CORRECTION
@@ -28,7 +29,6 @@ from parallelsearch.training.packaged_policy import export_packaged_policy
 
 pytestmark = [pytest.mark.slow, pytest.mark.arms]
 
-CONFIG = ROOT / "config"
 SMOKE = load_study(CONFIG / "smoke.yaml", config_dir=CONFIG)
 ARMS = {name: load_arm(SMOKE, name, CONFIG) for name in arm_names(CONFIG)}
 TRAINED = [name for name, arm in ARMS.items() if arm.training.steps and arm.training.algorithm in ("ppo", "grpo")]
@@ -42,22 +42,6 @@ SIZES = {
     },
     "agent": {"max_prompt_tokens": 768, "max_response_tokens": 768},  # room for the prompts of published models
 }
-INDEX = "results/index/geoworld.multilingual-e5-small.flat"
-QUESTIONS = "results/questions/geoworld.train.parquet"
-POLICY = "results/warm_start/seed0"
-
-
-@pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with the smoke study's index, questions and warm-started policy; ARM_JOBS names one made before."""
-    if os.environ.get("ARM_JOBS"):
-        return Path(os.environ["ARM_JOBS"])
-    checkout = Checkout(tmp_path_factory.mktemp("arms"))
-    targets = (f"{INDEX}/manifest.json", QUESTIONS, f"{POLICY}/done.json")
-    smoke = ("--configfile", "config/smoke.yaml", "--config", "results=results")
-    done = checkout.snakemake(*targets, *smoke, timeout=900)
-    assert done.returncode == 0, done.stdout[-6000:]
-    return checkout.root
 
 
 @dataclass

@@ -11,7 +11,7 @@ from parallelsearch.config import ArmConfig
 from parallelsearch.errors import ConfigError
 from parallelsearch.records import Question
 from parallelsearch.training.devices import require_devices
-from parallelsearch.training.retriever_process import served_index
+from parallelsearch.training.retriever_process import served_index, shared_url
 from parallelsearch.training.sampling_job import train_on_own_episodes
 from parallelsearch.training.sft_job import train_on_answers
 from parallelsearch.training.simulator_process import served_policy
@@ -33,13 +33,14 @@ def train_arm(
     """Trains `policy` by the arm's algorithm and leaves `folder`/policy; returns the last metrics.
 
     `on_step` sees the metrics of each step, `on_chunk` the counts so far of rejection sampling after each chunk.
-    On GPUs a retriever server runs beside a job that searches; `simulator` is the folder of training.simulator.policy.
+    On GPUs a retriever server runs beside a job that searches; on the CPU it searches in the index itself, or asks the
+    shared server where one answers (retriever_process). `simulator` is the folder of training.simulator.policy.
     ConfigError where the job has other nodes or GPUs than the arm asks for.
     """
     require_devices(arm.training)
     if arm.training.algorithm == "sft":
         return train_on_answers(folder, arm, seed, policy, questions, on_step)
-    served: AbstractContextManager[str | None] = nullcontext()
+    served: AbstractContextManager[str | None] = nullcontext(shared_url(index))
     if arm.training.device == "cuda":
         served = served_index(index, folder, arm.training.nodes)
     with served as url:

@@ -3,8 +3,9 @@
 veRL writes straight into global_step_N: for each rank one file of weights, of optimiser and of scheduler, and a copy of
 the actor's weights in Hugging Face layout; then the same of the critic (PPO), data.pt (the position in the data), and
 last latest_checkpointed_iteration.txt, from which it resumes. A job that is killed in between leaves a folder that is
-not complete, or an empty marker, with which veRL cannot start. So before a job starts, what is not complete is removed
-and the marker is written anew.
+not complete, or an empty marker, with which veRL cannot start; a disk may change what it once held. So before a job
+starts, what is not complete is removed, the checkpoint to go on from is read against its checksums, and the marker is
+written anew.
 """
 
 from __future__ import annotations
@@ -12,13 +13,16 @@ from __future__ import annotations
 import json
 import shutil
 import zipfile
+import zlib
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from parallelsearch.files import write_text
 from parallelsearch.retrieval.preflight import disk_available, require_space
 
 MARKER = "latest_checkpointed_iteration.txt"
-COPIES = 3  # on disk at once, at most: the newest, the last good one where that is another, and the one being written
+READERS = 8  # files of a checkpoint that are read at once
+COPIES = 3  # on disk at once, at most: the newest, one before it (the last good one), and the one being written
 # Bytes of one parameter: weights in float32, Adam's two moments, and of the actor a copy in Hugging Face layout.
 ACTOR_BYTES, CRITIC_BYTES, POLICY_BYTES = 4 + 8 + 4, 4 + 8, 4
 
@@ -53,7 +57,7 @@ class Checkpoints:
     @property
     def complete(self) -> list[int]:
         """Steps of all complete checkpoints, in order. Every file is there and ends as its format demands."""
-        return [step for step in self._steps() if self._is_complete(self.path(step))]
+        return [step for step in self._steps() if self._flaw(self.path(step)) is None]
 
     @property
     def latest(self) -> int:
@@ -63,10 +67,16 @@ class Checkpoints:
     def clean(self, before: int | None = None) -> int:
         """Removes what is not complete, and what is of step `before` or later; the marker then names the newest left.
 
-        Returns its step, or 0. To be called while no job writes.
+        That one is read against its checksums; where it is damaged it goes too. What is removed for a flaw is printed.
+        Returns the step, or 0. To be called while no job writes.
         """
-        kept = [step for step in self.complete if before is None or step < before]
-        self._keep_only(kept)
+        flaws = {step: flaw for step in self._steps() if (flaw := self._flaw(self.path(step)))}
+        kept = [step for step in self._steps() if step not in flaws and (before is None or step < before)]
+        while kept and (damaged := damaged_file(self._tensor_files(self.path(kept[-1])))):
+            flaws[kept.pop()] = f"{damaged} is damaged"
+        self._keep_only(kept)  # first: on a full disk there is no room for what is printed
+        for step, flaw in flaws.items():
+            print(f"{self.path(step)} is not gone on from and removed: {flaw}", flush=True)
         if kept:
             write_text(self.folder / MARKER, str(kept[-1]))
         else:
@@ -74,11 +84,15 @@ class Checkpoints:
         return max(kept, default=0)
 
     def prune(self, good_before: int) -> None:
-        """While a job runs: of the checkpoints up to the marked one keeps that and the newest before `good_before`."""
+        """While a job runs: of the checkpoints up to the marked one keeps that and the newest before `good_before`.
+
+        Where these are one, or there is no such one, the one before the marked is kept: a disk may damage the newest.
+        """
         marked = self.marked
-        older = [step for step in self._steps() if step <= marked]
-        good = [step for step in older if step < good_before]
-        self._keep_only([marked, *good[-1:], *(step for step in self._steps() if step > marked)])
+        older = [step for step in self._steps() if step < marked]
+        good = [step for step in older if step < good_before] if good_before <= marked else []
+        kept = [marked, *(good or older)[-1:]]
+        self._keep_only([*kept, *(step for step in self._steps() if step > marked)])
 
     def bytes_of_one(self, policy: Path) -> int:
         """Bytes of a checkpoint of a job that starts from `policy`."""
@@ -105,15 +119,39 @@ class Checkpoints:
             if step not in steps:
                 shutil.rmtree(self.path(step))
 
-    def _is_complete(self, folder: Path) -> bool:
+    def _tensor_files(self, folder: Path) -> list[Path]:
         shards = [
             folder / role / f"{part}_world_size_{self._ranks}_rank_{rank}.pt"
             for role in self._roles
             for part in ("model", "optim", "extra_state")
             for rank in range(self._ranks)
         ]
-        whole = all(map(zipfile.is_zipfile, [*shards, *(folder / name for name in self._data)]))
-        return whole and has_weights(folder / self._roles[0] / "huggingface")
+        return [*shards, *(folder / name for name in self._data)]
+
+    def _flaw(self, folder: Path) -> str | None:
+        """The first file that was not written to its end, in words; None where the checkpoint is complete."""
+        for path in self._tensor_files(folder):
+            if not path.exists():
+                return f"{path.relative_to(folder)} is missing"
+            if not zipfile.is_zipfile(path):
+                return f"{path.relative_to(folder)} is cut off"
+        policy = folder / self._roles[0] / "huggingface"
+        return None if has_weights(policy) else f"{policy.relative_to(folder)} has no whole weights"
+
+
+def damaged_file(paths: list[Path]) -> Path | None:
+    """The first of torch's files whose content is not what its checksums say; each is read once."""
+    with ThreadPoolExecutor(READERS) as readers:
+        whole = list(readers.map(_keeps_its_checksums, paths))
+    return next((path for path, fine in zip(paths, whole, strict=True) if not fine), None)
+
+
+def _keeps_its_checksums(path: Path) -> bool:
+    try:
+        with zipfile.ZipFile(path) as archive:
+            return archive.testzip() is None
+    except (zipfile.BadZipFile, zlib.error, NotImplementedError, RuntimeError, EOFError, ValueError):
+        return False  # the damage is in what surrounds the tensors
 
 
 def has_weights(folder: Path) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 
+from parallelsearch import slurm
 from parallelsearch.config import SUPERVISED, TrainingConfig
 from parallelsearch.errors import ConfigError
 
@@ -36,14 +37,14 @@ def require_devices(training: TrainingConfig) -> None:
 
 
 def _require_nodes(wanted: int) -> None:
-    allocated = os.environ.get("SLURM_JOB_NUM_NODES")
-    if allocated is not None and int(allocated) != wanted:
+    job, allocated = slurm.own_job(), slurm.own_nodes()
+    if allocated is not None and allocated != wanted:
         raise ConfigError(
-            f"training.nodes is {wanted}, but Slurm job {os.environ.get('SLURM_JOB_ID')} has {allocated} nodes; set"
+            f"training.nodes is {wanted}, but Slurm job {job} has {allocated} nodes; set"
             f" training.nodes to {allocated}, or ask for {wanted} (set-resources, train, nodes in"
             " profiles/slurm/config.yaml)."
         )
-    if allocated is None and wanted > 1 and not os.environ.get(RAY_ADDRESS):
+    if job is None and wanted > 1 and not os.environ.get(RAY_ADDRESS):
         raise ConfigError(
             f"training.nodes is {wanted}, but this is no Slurm job and {RAY_ADDRESS} is not set; set training.nodes to"
             " 1, submit the job (snakemake --profile slurm), or start Ray on all nodes and name its head."

@@ -49,6 +49,18 @@ def end_run(run: Path, checkpoints: Checkpoints, verdict: Verdict) -> TrainingEr
     return TrainingError(f"{run}: {verdict.reason}; {kept}; {next_step}.")
 
 
+def export_last(checkpoints: Checkpoints, step: int, target: Path) -> None:
+    """Exports the policy of a run's last checkpoint to `target`.
+
+    One of which no policy can be made is removed, so that the same command makes it once more: TrainingError.
+    """
+    try:
+        export_policy(checkpoints.policy(step), target)
+    except TrainingError as error:
+        left = checkpoints.clean(before=step)
+        raise TrainingError(f"{error} That checkpoint is removed: the same command goes on from step {left}.") from None
+
+
 def clear_failure(run: Path, force: bool = False) -> None:
     """Before a run is gone on with: removes the mark of a failure of the infrastructure; another is a TrainingError.
 

@@ -14,6 +14,7 @@ import yaml
 
 from parallelsearch.errors import DataError
 from parallelsearch.files import read_json, write_text
+from parallelsearch.full_disk import naming_full_disk
 from parallelsearch.model_folder import file_checksums, require_unchanged
 from parallelsearch.training.finished_run import record_finished, restore_finished
 
@@ -29,7 +30,7 @@ class MetricsLog:
         write_text(path, "".join(json.dumps(row) + "\n" for row in kept))
 
     def append(self, row: Mapping[str, Any]) -> None:
-        with self._path.open("a", encoding="utf-8") as stream:
+        with naming_full_disk(self._path), self._path.open("a", encoding="utf-8") as stream:
             stream.write(json.dumps(row) + "\n")
 
 
@@ -55,14 +56,25 @@ def start_run(folder: Path, config: Mapping[str, Any]) -> None:
     """Opens the folder of a run and writes config.yaml.
 
     An unfinished run with the same configuration is gone on with. A run with another configuration is set aside
-    (renamed with its configuration's hash), never overwritten and never resumed.
+    (renamed with its configuration's hash), never overwritten and never resumed; what differs is printed.
     """
     path = folder / "config.yaml"
     wanted = json.loads(json.dumps(config))
     if path.exists() and (before := yaml.safe_load(path.read_text(encoding="utf-8"))) != wanted:
-        folder.rename(_free_name(folder, config_sha256(before)[:8]))
+        aside = folder.rename(_free_name(folder, config_sha256(before)[:8]))
+        print(f"{folder} starts anew, what was there is now {aside}: {_differences(before, wanted)}", flush=True)
     folder.mkdir(parents=True, exist_ok=True)
     write_text(path, yaml.safe_dump(wanted, sort_keys=False, allow_unicode=True))
+
+
+def _differences(before: Any, wanted: Any, key: str = "") -> str:
+    """'training.steps was 6 and is 8, seed was 0 and is 1': what two configurations differ in."""
+    if not (isinstance(before, dict) and isinstance(wanted, dict)):
+        return f"{key} was {before} and is {wanted}"
+    names = [name for name in {**before, **wanted} if before.get(name) != wanted.get(name)]
+    return ", ".join(
+        _differences(before.get(name), wanted.get(name), f"{key}.{name}" if key else str(name)) for name in names
+    )
 
 
 def _free_name(folder: Path, suffix: str) -> Path:

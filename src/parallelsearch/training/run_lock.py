@@ -19,6 +19,7 @@ from uuid import uuid4
 
 from parallelsearch import slurm
 from parallelsearch.errors import RunInUseError
+from parallelsearch.full_disk import naming_full_disk
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,13 +104,14 @@ def _next_step(holder: Holder, path: Path) -> str:
 def _created(path: Path, own: Holder) -> bool:
     """Whether the lock could be made: a link to a complete file, which succeeds for one of several at once."""
     draft = path.with_name(f".{path.name}.{uuid4().hex[:8]}.partial")
-    draft.write_text(json.dumps(asdict(own)) + "\n", encoding="utf-8")
     try:
-        path.hardlink_to(draft)
+        with naming_full_disk(path):
+            draft.write_text(json.dumps(asdict(own)) + "\n", encoding="utf-8")
+            path.hardlink_to(draft)
     except FileExistsError:
         return False
     finally:
-        draft.unlink()
+        draft.unlink(missing_ok=True)
     return True
 
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from parallelsearch.config import ArmConfig, Section
-from parallelsearch.errors import TrainingError
+from parallelsearch.errors import StoppedEarly, TrainingError
 from parallelsearch.files import read_json, sha256, write_text
 from parallelsearch.records import Question
 from parallelsearch.training.child_process import log_tail, running_child
@@ -28,6 +28,7 @@ from parallelsearch.training.rejection_sampling import (
     total_counts,
 )
 from parallelsearch.training.sft_job import in_drawn_order, train_on_rows
+from parallelsearch.training.stop_request import StopRequest
 from parallelsearch.training.verl_job import POLL_SECONDS
 
 
@@ -122,7 +123,10 @@ def _write_settings(
 def _sample(
     folder: Path, settings: Path, arm: ArmConfig, chunks: range, on_chunk: Callable[[dict[str, Any]], None]
 ) -> None:
-    """Runs the sampling processes until every chunk exists; TrainingError with the log of one that fails."""
+    """Runs the sampling processes until every chunk exists; TrainingError with the log of one that fails.
+
+    StoppedEarly when the job is asked to end; finished chunks stay.
+    """
     workers = min(arm.training.gpus_per_node, len(chunks)) if arm.training.device == "cuda" else 1
     log, told = folder / "sampling.log", {chunk for chunk in chunks if chunk_folder(folder, chunk).is_dir()}
     with ExitStack() as stack:
@@ -130,15 +134,21 @@ def _sample(
         for worker in range(workers):
             command = [sys.executable, "-m", __name__, str(settings), str(worker), str(workers)]
             processes.append(stack.enter_context(running_child(command, log, _environment(arm, worker))))
+        stop = stack.enter_context(StopRequest())  # after the children, each of which takes SIGTERM for its own
         while True:
             ended = [process.poll() for process in processes]
             for chunk in chunks:
                 if chunk not in told and chunk_folder(folder, chunk).is_dir():
                     told.add(chunk)
                     on_chunk(total_counts(folder, sorted(told)))
-            if any(ended) or all(code == 0 for code in ended):
+            if stop.requested or any(ended) or all(code == 0 for code in ended):
                 break
             time.sleep(POLL_SECONDS)
+    if stop.requested and len(told) < len(chunks):
+        kept = f"{len(told)} of {len(chunks)} chunks are sampled"
+        raise StoppedEarly(
+            f"{folder}: the job ended because {stop.reason}; {kept}; the same command goes on from there."
+        )
     if len(told) < len(chunks):
         raise TrainingError(
             f"Sampling ended after {len(told)} of {len(chunks)} chunks; the end of {log}:\n{log_tail(log)}"

@@ -15,12 +15,14 @@ from typing import Any
 
 from parallelsearch.config import ArmConfig
 from parallelsearch.errors import TrainingError
+from parallelsearch.full_disk import naming_full_disk
 from parallelsearch.records import Question
 from parallelsearch.training.checkpoints import Checkpoints
-from parallelsearch.training.child_process import log_tail, running_child
-from parallelsearch.training.failed_run import end_run
+from parallelsearch.training.child_process import running_child
+from parallelsearch.training.failed_run import end_run, export_last
 from parallelsearch.training.guard import Guard
-from parallelsearch.training.policy_export import export_policy
+from parallelsearch.training.job_failure import LOG, job_failure, log_size
+from parallelsearch.training.leftovers import end_leftovers
 from parallelsearch.training.stop_request import STOP_FILE, StopRequest, stopped_early
 from parallelsearch.training.token_rows import TokenRow, answer_rows, read_token_rows, write_token_rows
 from parallelsearch.training.training_metrics import TrainingMetrics
@@ -46,8 +48,8 @@ class SupervisedMetrics(TrainingMetrics):
     """metrics.jsonl of a supervised run; `facts` about its demonstrations stand in every row."""
 
     def __init__(self, folder: Path, finished_steps: int, facts: Mapping[str, float]) -> None:
-        super().__init__(folder, finished_steps)
         self._facts = dict(facts)
+        super().__init__(folder, finished_steps)
 
     def figures(self, step: int, data: dict[str, Any]) -> dict[str, float]:
         """Loss (mean over the learned tokens), rate, tokens of the batch (prompts included) and seconds."""
@@ -84,17 +86,20 @@ def train_on_rows(
     refuses a setting.
     """
     folder, policy, steps = folder.resolve(), str(Path(policy).resolve()), arm.training.steps
-    data, log = folder / "data" / "train.parquet", folder / "verl.log"
+    data = folder / "data" / "train.parquet"
     checkpoints = Checkpoints(folder / "checkpoints", ranks=arm.training.gpus_per_node, supervised=True)
     arguments = sft_overrides(arm, policy, data, checkpoints.folder)
     written = _write_batches(data, rows, arm.training.batch_size)
+    end_leftovers(folder)
     metrics = SupervisedMetrics(folder, checkpoints.clean(), {"demonstrations": written, **facts})
     if metrics.first_step <= steps:
         checkpoints.require_room(Path(policy))
+        log_from = log_size(folder)
         program = ("-m", "parallelsearch.training.verl_sft", *arguments, *hydra_folder(folder))
         command = torchrun(arm.training.gpus_per_node, *program)
         with (
-            running_child(command, log, job_environment(arm, metrics.verl_log), shielded=True) as process,
+            naming_full_disk(folder / "checkpoints", checkpoints.clean),
+            running_child(command, folder / LOG, job_environment(arm, metrics.verl_log), shielded=True) as process,
             StopRequest(folder / "data" / STOP_FILE, checkpoints.bytes_of_one(Path(policy))) as stop,
         ):
             verdict = watch(process, metrics, Guard(arm.training, metrics.earlier), checkpoints, on_step, stop)
@@ -103,12 +108,11 @@ def train_on_rows(
         if stop.requested and checkpoints.latest < steps:
             raise stopped_early(folder, checkpoints.latest, steps, str(stop.reason))
         if process.returncode != 0 or checkpoints.latest < steps:
-            compose_sft(arguments)  # a setting that veRL refuses has an error of its own
-            raise TrainingError(
-                f"veRL ended with exit code {process.returncode} after {checkpoints.latest} saved of {steps}"
-                f" steps; the end of {log}:\n{log_tail(log)}"
-            )
-    export_policy(checkpoints.policy(steps), folder / "policy")
+            failure = job_failure(folder, process.returncode, checkpoints, steps, Path(policy), log_from)
+            if isinstance(failure, TrainingError):
+                compose_sft(arguments)  # a setting that veRL refuses has an error of its own
+            raise failure
+    export_last(checkpoints, steps, folder / "policy")
     return metrics.last
 
 

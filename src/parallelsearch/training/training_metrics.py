@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from statistics import fmean
 from typing import Any
 
+from parallelsearch.files import write_text
 from parallelsearch.records import StopReason, Structure
 from parallelsearch.rewards.breakdown import EXTRA
 from parallelsearch.training.run_folder import MetricsLog, read_metrics
@@ -19,19 +20,23 @@ _KEPT_PREFIXES = ("actor/", "critic/", "training/", "timing_s/", "perf/", "respo
 
 
 class TrainingMetrics:
-    """metrics.jsonl of a run that goes on after `finished_steps`."""
+    """metrics.jsonl of a run that goes on after `finished_steps`.
+
+    A finished step whose row is missing, since the job was killed between its checkpoint and its row, gets it from
+    veRL's log; where veRL had not logged it either, from its episodes.
+    """
 
     def __init__(self, folder: Path, finished_steps: int) -> None:
         self.folder = folder
         self.first_step = finished_steps + 1
-        self.last: dict[str, Any] = {}
         self._records = folder / "records"
         self._log = MetricsLog(folder / "metrics.jsonl", keep_up_to=finished_steps)
-        self.earlier = read_metrics(folder / "metrics.jsonl")  # rows of the steps before
         self.verl_log = folder / "data" / f"verl-metrics-from-{self.first_step}.jsonl"
         self.verl_log.unlink(missing_ok=True)
         for path in self._records.glob("*.jsonl"):
             _drop_later_steps(path, finished_steps)
+        self.earlier = self._all_rows(finished_steps)  # of the steps before
+        self.last: dict[str, Any] = self.earlier[-1] if self.earlier else {}
         self._read = 0
 
     def collect(self) -> Iterator[dict[str, Any]]:
@@ -51,7 +56,7 @@ class TrainingMetrics:
 
     def unlogged(self) -> dict[str, Any] | None:
         """Means over the episodes of the step after the last logged one; None where it has none."""
-        step = int(self.last["step"]) + 1 if self.last else self.first_step
+        step = max(int(self.last.get("step", 0)) + 1, self.first_step)
         records = self._episodes(step)
         return {"step": step, **episode_means(records)} if records else None
 
@@ -59,11 +64,26 @@ class TrainingMetrics:
         """The figures of a step, `data` being what veRL logged of it."""
         return {**episode_means(self._episodes(step)), **_verl_means(data)}
 
+    def _all_rows(self, finished_steps: int) -> list[dict[str, Any]]:
+        """The rows of all finished steps; metrics.jsonl is written anew where one was missing."""
+        path = self.folder / "metrics.jsonl"
+        rows = {int(row["step"]): row for row in read_metrics(path)}
+        missing = [step for step in range(1, finished_steps + 1) if step not in rows]
+        if not missing:
+            return list(rows.values())
+        logs = sorted(path.parent.glob("data/verl-metrics-from-*.jsonl"), key=lambda log: log.stat().st_mtime_ns)
+        logged = {int(row["step"]): row["data"] for log in logs for row in _whole_records(log)}
+        for step in missing:
+            if step in logged or self._episodes(step):
+                rows[step] = {"step": step, **self.figures(step, logged.get(step, {}))}
+        complete = [rows[step] for step in sorted(rows)]
+        write_text(path, "".join(json.dumps(row) + "\n" for row in complete))
+        return complete
+
     def _episodes(self, step: int) -> list[dict[str, Any]]:
         found: dict[str, dict[str, Any]] = {}
         for path in sorted(self._records.glob("*.jsonl")):
-            for line in path.read_text(encoding="utf-8").splitlines():
-                record = json.loads(line)
+            for record in _whole_records(path):
                 if record["step"] == step:
                     found[record["episode"]] = record
         return list(found.values())
@@ -112,7 +132,11 @@ def _verl_means(data: dict[str, Any]) -> dict[str, float]:
 
 def _drop_later_steps(path: Path, finished_steps: int) -> None:
     """Removes the records of steps that will be run again, and a line that a killed process left unfinished."""
-    kept: Iterable[str] = []
-    lines = path.read_text(encoding="utf-8").split("\n")[:-1]
-    kept = [line for line in lines if json.loads(line)["step"] <= finished_steps]
-    path.write_text("".join(line + "\n" for line in kept), encoding="utf-8")
+    kept = [record for record in _whole_records(path) if record["step"] <= finished_steps]
+    write_text(path, "".join(json.dumps(record) + "\n" for record in kept))
+
+
+def _whole_records(path: Path) -> Iterator[dict[str, Any]]:
+    """The records of a file to which a process writes, or wrote until it was killed: its last line may be a part."""
+    for line in path.read_bytes().split(b"\n")[:-1]:
+        yield json.loads(line)

@@ -26,15 +26,17 @@ from parallelsearch.config import ArmConfig, ServerConfig
 from parallelsearch.corpus.gold_paragraphs import gold_paragraphs
 from parallelsearch.errors import DataError, TrainingError
 from parallelsearch.files import MANIFEST, read_json, replacing, write_json, write_text
+from parallelsearch.full_disk import naming_full_disk
 from parallelsearch.records import Question
 from parallelsearch.retrieval.indexes.parts import open_corpus
 from parallelsearch.rewards.stepsearch import passage_text
 from parallelsearch.secret import POLICY_TOKEN_VARIABLE
 from parallelsearch.training.checkpoints import Checkpoints
-from parallelsearch.training.child_process import log_tail, running_child
-from parallelsearch.training.failed_run import LAST_GOOD, end_run
+from parallelsearch.training.child_process import running_child
+from parallelsearch.training.failed_run import LAST_GOOD, end_run, export_last
 from parallelsearch.training.guard import Guard, Verdict
-from parallelsearch.training.policy_export import export_policy
+from parallelsearch.training.job_failure import LOG, job_failure, log_size
+from parallelsearch.training.leftovers import end_leftovers
 from parallelsearch.training.ray_cluster import ray_cluster
 from parallelsearch.training.stop_request import STOP_FILE, StopRequest, stopped_early
 from parallelsearch.training.training_metrics import TrainingMetrics
@@ -42,6 +44,7 @@ from parallelsearch.training.verl_config import ADVANTAGES, AGENT_NAME, JobFiles
 
 POLL_SECONDS = 0.5
 CPU_PLUGIN = "parallelsearch.training.verl_cpu.plugin"
+SEEDS = "parallelsearch.training.verl_seeds"
 EXTERNAL_MODULES = "VERL_USE_EXTERNAL_MODULES"  # what veRL imports in each process; the user's own are kept
 
 
@@ -81,14 +84,17 @@ def run_job(
     checkpoints = Checkpoints(
         files.checkpoints, ranks=training.nodes * training.gpus_per_node, critic=training.algorithm == "ppo"
     )
+    end_leftovers(folder)
     metrics = TrainingMetrics(folder, checkpoints.clean())
     if metrics.first_step <= training.steps:
         checkpoints.require_room(Path(files.policy))
         (folder / "records").mkdir(exist_ok=True)
+        log_from = log_size(folder)
         command = [sys.executable, "-m", "verl.trainer.main_ppo", *arguments, *hydra_folder(folder)]
         with (
-            ray_cluster(training, folder, job_environment(arm, metrics.verl_log)) as environment,
-            running_child(command, folder / "verl.log", environment, shielded=True) as process,
+            naming_full_disk(folder / "checkpoints", checkpoints.clean),
+            ray_cluster(training, folder, job_environment(arm, metrics.verl_log, seed)) as environment,
+            running_child(command, folder / LOG, environment, shielded=True) as process,
             StopRequest(folder / "data" / STOP_FILE, checkpoints.bytes_of_one(Path(files.policy))) as stop,
         ):
             verdict = watch(process, metrics, Guard(training, metrics.earlier), checkpoints, on_step, stop)
@@ -97,12 +103,12 @@ def run_job(
         if stop.requested and checkpoints.latest < training.steps:
             raise stopped_early(folder, checkpoints.latest, training.steps, str(stop.reason))
         if process.returncode != 0 or checkpoints.latest < training.steps:
-            compose(arguments)  # a setting that veRL refuses has an error of its own
-            raise TrainingError(
-                f"veRL ended with exit code {process.returncode} after {checkpoints.latest} saved of"
-                f" {training.steps} steps; the end of {folder / 'verl.log'}:\n{log_tail(folder / 'verl.log')}"
-            )
-    export_policy(checkpoints.policy(training.steps), folder / "policy")
+            start = Path(files.policy)
+            failure = job_failure(folder, process.returncode, checkpoints, training.steps, start, log_from)
+            if isinstance(failure, TrainingError):
+                compose(arguments)  # a setting that veRL refuses has an error of its own
+            raise failure
+    export_last(checkpoints, training.steps, folder / "policy")
     return metrics.last
 
 
@@ -217,18 +223,19 @@ def hydra_folder(folder: Path) -> list[str]:
     return [f"hydra.run.dir={folder / 'data' / 'hydra'}"]
 
 
-def job_environment(arm: ArmConfig, metrics_file: Path) -> dict[str, str]:
+def job_environment(arm: ArmConfig, metrics_file: Path, seed: int = 0) -> dict[str, str]:
     """This process's environment with what veRL, Ray and the rest of a job's processes need."""
     environment = {
         **os.environ,
         "VERL_FILE_LOGGER_PATH": str(metrics_file),
+        "PARALLELSEARCH_SEED": str(seed),
         "HF_DATASETS_OFFLINE": "1",
         "WANDB_MODE": "disabled",
         "RAY_USAGE_STATS_ENABLED": "0",
         "TOKENIZERS_PARALLELISM": "false",
         "PYTHONUNBUFFERED": "1",
     }
-    modules = [ADVANTAGES, os.environ.get(EXTERNAL_MODULES)]
+    modules = [ADVANTAGES, SEEDS, os.environ.get(EXTERNAL_MODULES)]
     if arm.training.device == "cpu":
         modules.insert(0, CPU_PLUGIN)
         environment |= {

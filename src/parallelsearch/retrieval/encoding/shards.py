@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import os
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -14,6 +15,7 @@ import numpy as np
 from parallelsearch.corpus.passages import Corpus
 from parallelsearch.errors import DataError
 from parallelsearch.files import MANIFEST, read_json, sha256, write_json
+from parallelsearch.full_disk import naming_full_disk
 from parallelsearch.retrieval.encoding.embeddings import DTYPE, encoder_identity, shard_path, shard_rows
 from parallelsearch.retrieval.encoding.encoder import TOKENS_PER_BATCH, Encoder
 from parallelsearch.retrieval.preflight import disk_available, require_space
@@ -85,7 +87,10 @@ class _Blocks:
             if all(found.get(key) == value for key, value in identity.items()):
                 self.done = int(found["done"])
         mode = "r+" if self.done else "w+"
-        self.vectors = np.lib.format.open_memmap(partial, mode=mode, dtype=DTYPE, shape=shape)
+        with naming_full_disk(partial, partial.unlink):
+            self.vectors = np.lib.format.open_memmap(partial, mode=mode, dtype=DTYPE, shape=shape)
+            if not self.done:
+                _reserve(partial)
 
     def append(self, vectors: np.ndarray) -> None:
         """Makes the next rows final: first the vectors reach the file, then the note says so."""
@@ -98,6 +103,13 @@ class _Blocks:
         del self.vectors
         self.note.unlink(missing_ok=True)
         self.partial.replace(path)
+
+
+def _reserve(path: Path) -> None:
+    """Takes the whole file's room on the disk: a mapped page that finds none later ends the process by SIGBUS."""
+    if hasattr(os, "posix_fallocate"):
+        with path.open("r+b") as file:
+            os.posix_fallocate(file.fileno(), 0, path.stat().st_size)
 
 
 @contextmanager
