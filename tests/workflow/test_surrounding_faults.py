@@ -18,7 +18,7 @@ import pytest
 from checkout import ENVIRONMENT
 from slurm_node import processes
 from small_disk import fill, small_disk
-from training_job import CONFIG, INDEX, POLICY, TrainingJob, step_3_has_begun
+from training_job import CONFIG, INDEX, POLICY, QUESTIONS, TrainingJob, step_3_has_begun
 from undisturbed_run import EVERY_STEP, SIZES, assert_same_run
 
 from parallelsearch.agent.hf_engine import HFEngine
@@ -93,7 +93,7 @@ def test_an_evaluation_whose_retriever_is_killed_loses_some_episodes_and_names_t
     made: Path, tmp_path: Path
 ) -> None:
     """A job's own server is started again; what was searched meanwhile counts as failed, and is answered next time."""
-    questions = read_questions(made / "results" / "questions" / "geoworld.test.parquet")
+    questions = read_questions(made / QUESTIONS)[:24]
     agent = load_study(CONFIG / "smoke.yaml", config_dir=CONFIG).agent
     engine = HFEngine.open(made / POLICY / "policy")
     done: list[Episode] = []
