@@ -116,7 +116,8 @@ def test_an_evaluation_whose_retriever_is_killed_loses_some_episodes_and_names_t
     engine.close()
     lost = [number for number, episode in enumerate(first) if episode.stop_reason == "retriever_error"]
     assert len(first) == len(second) == len(questions) and lost
-    assert all("could not be reached" in str(first[number].error) for number in lost)
+    reasons = {str(first[number].error) for number in lost}  # nobody is there, or the new server is not ready yet
+    assert all(url in reason for reason in reasons) and any("could not be reached" in reason for reason in reasons)
     assert not any(episode.stop_reason.is_infrastructure_failure for episode in second)
     for number, (before, after) in enumerate(zip(first, second, strict=True)):
         if number not in lost:
