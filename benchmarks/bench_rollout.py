@@ -6,9 +6,8 @@
 The turn-synchronous side is what Search-R1's run_llm_loop does: all episodes of a batch generate, then all searches are
 made in one call, then the next turn; the batch ends when its last episode ends, and only then the next one begins. Both
 sides have the same engine, the same episodes at once, the same questions and seeds (and must give the same episodes),
-and searches that take `--search-ms` longer than the index needs. They take turns, round after round. Defaults are those
-of an evaluation in the laptop study: all its test questions, evaluation.batch_size episodes at once, and one compute
-thread for the engine (OMP_NUM_THREADS).
+and searches that take `--search-ms` longer than the index needs. They take turns, round after round. As in the laptop study
+evaluation.batch_size episodes are in flight, and one thread computes for the engine (OMP_NUM_THREADS).
 """
 
 from __future__ import annotations
@@ -43,14 +42,14 @@ def main(
     policy: Path = typer.Argument(help="Folder of a policy."),
     index: Path = typer.Argument(help="Folder of an index."),
     questions: Path = typer.Argument(help="Question file."),
-    episodes: int | None = typer.Option(None, help="Episodes of one turn of a side; default: one for each question."),
+    episodes: int = typer.Option(256, help="Episodes of one turn of a side."),
     at_once: int = typer.Option(64, help="Episodes in flight; the size of the synchronous side's batches."),
     search_ms: float = typer.Option(200.0, help="What a search takes, beside the index."),
     rounds: int = typer.Option(5, help="How often the sides take turns."),
 ) -> None:
     """Prints episodes a second of both sides, their ratio, and what a search for two sub-queries takes."""
     asked = read_questions(questions)
-    asked = [asked[number % len(asked)] for number in range(episodes or len(asked))]
+    asked = [asked[number % len(asked)] for number in range(episodes)]
     engine, retriever = HFEngine.open(policy, max_rows=at_once), SlowRetriever(open_retriever(index), search_ms / 1000)
     agent = AgentConfig()
 
