@@ -6,8 +6,8 @@
 The turn-synchronous side is what Search-R1's run_llm_loop does: all episodes of a batch generate, then all searches are
 made in one call, then the next turn; the batch ends when its last episode ends, and only then the next one begins. Both
 sides have the same engine, the same episodes at once, the same questions and seeds (and must give the same episodes),
-and searches that take `--search-ms` longer than the index needs. They take turns, round after round. As in the laptop study
-evaluation.batch_size episodes are in flight, and one thread computes for the engine (OMP_NUM_THREADS).
+and searches that take `--search-ms` longer than the index needs. They take turns, round after round. As in the laptop
+study evaluation.batch_size episodes are in flight, and one thread computes for the engine (OMP_NUM_THREADS).
 """
 
 from __future__ import annotations
