@@ -28,6 +28,22 @@ def model(tokenizer):
     return build_policy(PolicyConfig(hidden_size=64, layers=2), tokenizer, seed=1)
 
 
+@pytest.fixture
+def passes(monkeypatch) -> list[list[int]]:
+    """How many tokens each row reads, in every forward pass of the tests' model."""
+    from parallelsearch.agent.packed_forward import PackedForward
+
+    read: list[list[int]] = []
+    original = PackedForward.__call__
+
+    def recording(self, key_values, rows, tokens):
+        read.append([len(new) for new in tokens])
+        return original(self, key_values, rows, tokens)
+
+    monkeypatch.setattr(PackedForward, "__call__", recording)
+    return read
+
+
 @pytest.fixture(scope="session")
 def real_passages(shared_data: Path) -> list[Passage]:
     """The first 300 passages of the shared corpus."""

@@ -9,6 +9,7 @@ import torch
 
 from parallelsearch.agent.batch_decoder import BatchDecoder, DecodeRequest
 from parallelsearch.agent.engine import Generation, Sampling
+from parallelsearch.agent.padded_forward import PaddedForward
 from parallelsearch.agent.token_choice import TokenChooser, uniform_draws
 from parallelsearch.config import PolicyConfig
 
@@ -61,30 +62,23 @@ def test_the_same_seed_gives_the_same_tokens_in_any_batch(model, tokenizer, prom
     assert together == alone == narrow
 
 
-def test_rows_join_and_leave_at_any_time_and_read_only_their_own_tokens(model, tokenizer, prompts):
+def test_rows_join_and_leave_at_any_time_and_read_only_their_own_tokens(model, tokenizer, prompts, passes):
     """One more request after every second step; the batch never waits for a new one, nor reads anything twice."""
     wanted = requests(prompts, max_tokens=9, temperature=1.0)
     expected = [BatchDecoder(model, tokenizer).decode([request])[0] for request in wanted]
-    found, shapes, original = {}, [], model.forward
+    found = {}
     for number, request in enumerate(wanted):
         request.max_tokens = 3 + number % 7
         request.finished = lambda generation, number=number: found.setdefault(number, generation)
 
-    def counting(*args, **kwargs):
-        shapes.append(tuple(kwargs["input_ids"].shape))
-        return original(*args, **kwargs)
-
     decoder = BatchDecoder(model, tokenizer, max_rows=8)
-    model.forward = counting
-    try:
-        for request in wanted:
-            others = decoder.active
-            decoder.admit([request])
-            decoder.step()
-            assert shapes[-1] == (1, len(request.token_ids) + others)
-            decoder.step()
-    finally:
-        model.forward = original
+    passes.clear()
+    for request in wanted:
+        others = decoder.active
+        decoder.admit([request])
+        decoder.step()
+        assert passes[-1] == [1] * others + [len(request.token_ids)]
+        decoder.step()
     while decoder.active:
         decoder.step()
     for number, generation in found.items():
@@ -92,7 +86,7 @@ def test_rows_join_and_leave_at_any_time_and_read_only_their_own_tokens(model, t
         assert generation.log_probs == pytest.approx(expected[number].log_probs[: 3 + number % 7], abs=1e-4)
     assert len(found) == len(wanted)
     generated = sum(len(generation.token_ids) for generation in found.values())
-    assert sum(width for _, width in shapes) <= sum(map(len, prompts)) + generated - len(found)
+    assert sum(map(sum, passes)) == sum(map(len, prompts)) + generated - len(found)
 
 
 @pytest.mark.parametrize("heads", [2, 4])
@@ -106,9 +100,8 @@ def test_packed_and_padded_passes_read_the_same(tokenizer, heads):
     lengths = [1, 63, 64, 65, 127, 128, 129, 300, 40, 200]
     wanted = requests([[choose.randrange(3, 300) for _ in range(length)] for length in lengths], 70, (), 1.0)
     decoder = BatchDecoder(policy, tokenizer, max_rows=4)
-    assert decoder._packed
     packed = decoder.decode(wanted)
-    decoder._packed = False
+    decoder._forward = PaddedForward(policy)
     for one, other in zip(packed, decoder.decode(wanted), strict=True):
         assert one.token_ids == other.token_ids and one.log_probs == pytest.approx(other.log_probs, abs=1e-4)
     for request, generation in zip(wanted, packed, strict=True):
@@ -116,23 +109,15 @@ def test_packed_and_padded_passes_read_the_same(tokenizer, heads):
         assert generation.log_probs == pytest.approx(expected, abs=1e-4)
 
 
-def test_rows_that_join_read_no_more_than_a_pass_may_hold(model, tokenizer):
+def test_rows_that_join_read_no_more_than_a_pass_may_hold(model, tokenizer, passes):
     """By hand: 40 and 50 padded to 50 are 100 tokens, 60 would make them 180; 300 are too many, but go alone."""
     wanted = requests([[7] * length for length in (40, 50, 60, 300)], max_tokens=9)
-    decoder, read, original = BatchDecoder(model, tokenizer), [], model.forward
+    decoder = BatchDecoder(model, tokenizer)
     decoder._pass_tokens = 128
     expected = decoder.decode(wanted)
-
-    def counting(*args, **kwargs):
-        read.append(kwargs["input_ids"].shape[1])
-        return original(*args, **kwargs)
-
-    model.forward = counting
-    try:
-        found = decoder.decode(wanted)
-    finally:
-        model.forward = original
-    assert read[:4] == [40 + 50, 60 + 2, 300 + 3, 4]
+    passes.clear()
+    found = decoder.decode(wanted)
+    assert passes[:4] == [[40, 50], [1, 1, 60], [1, 1, 1, 300], [1, 1, 1, 1]]
     assert [g.token_ids for g in found] == [g.token_ids for g in expected]
     assert expected == BatchDecoder(model, tokenizer).decode(wanted)
 
@@ -276,29 +261,20 @@ def test_stored_keys_and_values_change_nothing(model, tokenizer, prompts):
     assert outcomes[0] == outcomes[1]
 
 
-def test_prefixes_are_found_used_once_and_forgotten(model, tokenizer, prompts):
-    read = []
-    original = model.forward
+def test_prefixes_are_found_used_once_and_forgotten(model, tokenizer, prompts, passes):
     decoder = BatchDecoder(model, tokenizer)
     first = decoder.decode([DecodeRequest(prompts[0], 40, ("e", "a", " ", ">"), Sampling(1.0, seed=1))])[0]
     assert first.finish_reason == "stop_string"
     longer = prompts[0] + first.token_ids + [7, 8, 9]
-
-    def counting(*args, **kwargs):
-        read.append(kwargs["input_ids"].shape[1])
-        return original(*args, **kwargs)
-
-    model.forward = counting
-    try:
-        decoder.decode([DecodeRequest(longer, 1)])
-        decoder.decode([DecodeRequest(longer, 1)])
-        decoder.decode([DecodeRequest(prompts[0], 40, ("e", "a", " ", ">"), Sampling(1.0, seed=1))])
-        decoder.forget()
-        del read[2:]
-        decoder.decode([DecodeRequest(longer, 1)])
-    finally:
-        model.forward = original
-    assert read == [4, len(longer), len(longer)]  # the last generated token and three new ones; then everything
+    passes.clear()
+    decoder.decode([DecodeRequest(longer, 1)])
+    decoder.decode([DecodeRequest(longer, 1)])
+    assert passes == [[4], [len(longer)]]  # the last generated token and three new ones; then everything
+    decoder.decode([DecodeRequest(prompts[0], 40, ("e", "a", " ", ">"), Sampling(1.0, seed=1))])
+    decoder.forget()
+    passes.clear()
+    decoder.decode([DecodeRequest(longer, 1)])
+    assert passes == [[len(longer)]]
 
 
 class Reciter(torch.nn.Module):

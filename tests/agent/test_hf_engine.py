@@ -11,6 +11,7 @@ import pytest
 
 from parallelsearch.agent.engine import Sampling
 from parallelsearch.agent.hf_engine import HFEngine, attention_window
+from parallelsearch.agent.packed_forward import PackedForward
 from parallelsearch.errors import DataError, EngineError
 
 STOP = ("</search>", "</answer>")
@@ -27,29 +28,18 @@ def ask(engine, number, tokens=10):
     return engine.generate([5 + number, 9, 7], max_tokens=tokens, stop=STOP, sampling=Sampling(1.0, seed=number))
 
 
-def test_requests_in_flight_are_decoded_together(engine, model):
-    rows = []
-    original = model.forward
-
-    def counting(*args, **kwargs):
-        rows.append(len(kwargs["logits_to_keep"]))  # one a row: the place of its last token in the pass
-        return original(*args, **kwargs)
-
+def test_requests_in_flight_are_decoded_together(engine, passes):
     async def all_at_once():
         return await asyncio.gather(*(ask(engine, number) for number in range(15)))
 
     async def one_by_one():
         return [await ask(engine, number) for number in range(15)]
 
-    model.forward = counting
-    try:
-        together = asyncio.run(all_at_once())
-        steps = len(rows)
-        assert max(rows) == 6
-        assert [g.token_ids for g in together] == [g.token_ids for g in asyncio.run(one_by_one())]
-        assert steps < (len(rows) - steps) / 2
-    finally:
-        model.forward = original
+    together = asyncio.run(all_at_once())
+    steps = len(passes)
+    assert max(map(len, passes)) == 6
+    assert [g.token_ids for g in together] == [g.token_ids for g in asyncio.run(one_by_one())]
+    assert steps < (len(passes) - steps) / 2
 
 
 def test_a_folder_is_opened(model, tokenizer, tmp_path):
@@ -133,20 +123,16 @@ def test_exclusive_use_is_not_starved_by_decoding(engine):
     assert all(len(future.result(60).token_ids) <= 200 for future in futures)
 
 
-def test_a_failure_reaches_every_waiting_caller_and_the_engine_goes_on(engine, model):
-    original = model.forward
-
+def test_a_failure_reaches_every_waiting_caller_and_the_engine_goes_on(engine, monkeypatch):
     def broken(*args, **kwargs):
         raise RuntimeError("out of memory")
 
     async def all_at_once():
         return await asyncio.gather(*(ask(engine, number) for number in range(9)), return_exceptions=True)
 
-    model.forward = broken
-    try:
+    with monkeypatch.context() as broke:
+        broke.setattr(PackedForward, "__call__", broken)
         failures = asyncio.run(all_at_once())
-    finally:
-        model.forward = original
     assert all(isinstance(failure, EngineError) and "out of memory" in str(failure) for failure in failures)
     assert len(asyncio.run(ask(engine, 1)).token_ids) > 0
 

@@ -14,9 +14,9 @@ from typing import Any
 import torch
 
 from parallelsearch.agent.engine import FinishReason, Generation, Sampling
-from parallelsearch.agent.forward_inputs import packed_inputs, padded_inputs
-from parallelsearch.agent.grouped_attention import use_grouped_attention
 from parallelsearch.agent.key_values import PagedKeyValues, RowKeyValues, RowPages
+from parallelsearch.agent.packed_forward import PackedForward
+from parallelsearch.agent.padded_forward import PaddedForward
 from parallelsearch.agent.prefixes import PrefixStore
 from parallelsearch.agent.stopping import Stopping
 from parallelsearch.agent.token_choice import TokenChooser, uniform_draws
@@ -58,11 +58,10 @@ class BatchDecoder:
 
     def __init__(self, model: Any, tokenizer: Any, *, max_rows: int = 128, stored_bytes: int = 1 << 29) -> None:
         self.model = model.eval()
-        self._packed = use_grouped_attention(model)
+        self._forward = PackedForward(model) if PackedForward.fits(model) else PaddedForward(model)
         self.tokenizer = tokenizer
         self.max_rows = max_rows
-        parameter = next(model.parameters())
-        self.device, self._dtype = parameter.device, parameter.dtype
+        self.device = next(model.parameters()).device
         self._pass_tokens = _PREFILL_TOKENS.get(self.device.type, _PREFILL_TOKENS_ELSEWHERE)
         self._stopping = Stopping(model, tokenizer, model.get_output_embeddings().weight.shape[0], self.device)
         self._prefixes = PrefixStore(stored_bytes)
@@ -122,9 +121,9 @@ class BatchDecoder:
         """Chooses the next token of every row, and the first one of rows that join."""
         latest = [(row, row.tokens[-1:]) for row in self._rows]
         joining = self._join()
-        if self._packed:
+        if self._forward.mixes:
             self._choose([*latest, *joining])
-        else:  # padded to the longest, rows that read one token must not share a pass with rows that read many
+        else:
             self._choose(joining)
             self._choose(latest)
 
@@ -148,9 +147,7 @@ class BatchDecoder:
         if not reading:
             return
         rows = [row for row, _ in reading]
-        inputs = packed_inputs if self._packed else padded_inputs
-        arguments = inputs(self._key_values, [row.pages for row in rows], [read for _, read in reading], self._dtype)
-        logits = self.model(**arguments).logits.flatten(0, 1)
+        logits = self._forward(self._key_values, [row.pages for row in rows], [read for _, read in reading])
         chooser, candidates = self._settings(rows)
         draws = torch.tensor([row.draws[len(row.tokens)] for row in rows], dtype=torch.float64, device=self.device)
         tokens, log_probs = chooser.choose(logits, draws)

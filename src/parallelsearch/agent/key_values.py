@@ -40,25 +40,29 @@ class RowPages:
 
 @dataclass(frozen=True, slots=True)
 class PagesInUse:
-    """Whose the first pages of the pool are: `row` of the pass and `place` among that row's pages, both [pages]."""
+    """Whose the first pages of the pool are.
+
+    `row` of the pass, `place` among that row's pages and the position at which it starts, all [pages].
+    """
 
     row: torch.Tensor
     place: torch.Tensor
+    start: torch.Tensor
     places: int  # pages of the longest row
 
 
 @dataclass(frozen=True, slots=True)
-class Written:
-    """Where a forward pass writes its tokens, `page` and `offset` [tokens], and what its attention reads of each layer.
+class PaddedPass:
+    """Where a padded pass has its tokens, `row` and `column`, and writes them, `page` and `offset`, all [tokens].
 
-    A padded pass has its tokens at `at`, (row, column), and a table of pages [rows, pages of the longest row]: it reads
-    the pages of each row one after another. A packed one has them in line and reads the pages in use as they stand.
+    `table`: the pages that its attention reads, [rows, pages of the longest row].
     """
 
+    row: torch.Tensor
+    column: torch.Tensor
     page: torch.Tensor
     offset: torch.Tensor
-    at: tuple[torch.Tensor, torch.Tensor] | None = None
-    table: torch.Tensor | None = None
+    table: torch.Tensor
 
 
 class PagedKeyValues:
@@ -67,7 +71,7 @@ class PagedKeyValues:
     def __init__(self, device: torch.device) -> None:
         self.cache = Cache(layer_class_to_replicate=partial(_PagedLayer, self))  # type: ignore[arg-type]  # called
         self.device = device
-        self.current: Written
+        self.padded: PaddedPass  # the one that runs, for the layers of `cache`
         self._owners: list[tuple[RowPages, int]] = []  # of each page in use: the row, and the place among its pages
         self._in_use: tuple[list[RowPages], PagesInUse] | None = None
 
@@ -96,24 +100,35 @@ class PagedKeyValues:
             number = {id(row): index for index, row in enumerate(rows)}
             owner = torch.tensor([number[id(row)] for row, _ in self._owners], device=self.device)
             place = torch.tensor([place for _, place in self._owners], device=self.device)
-            self._in_use = list(rows), PagesInUse(owner, place, max(len(row.pages) for row in rows))
+            self._in_use = list(rows), PagesInUse(owner, place, place * PAGE, max(len(row.pages) for row in rows))
         return self._in_use[1]
+
+    def write(
+        self, layer: int, page: torch.Tensor, offset: torch.Tensor, key: torch.Tensor, value: torch.Tensor
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """Writes the keys and values of tokens, [tokens, heads, head size], to `page` and `offset`, [tokens].
+
+        Returns the pages in use of this layer, [pages, heads, PAGE, head size].
+        """
+        pools = self._layer(layer).reserve([key, value])
+        for pool, states in zip(pools, (key, value), strict=True):
+            pool[page, :, offset] = states
+        return pools[0][: self.pages], pools[1][: self.pages]
 
     def load(self, stored: RowKeyValues) -> RowPages:
         """A row of stored keys and values."""
         row = RowPages([])
         self.extend(row, stored.tokens)
-        while len(self.layers) < len(stored.layers):
-            self.layers.append(_PagedLayer(self))
         pages = torch.tensor(row.pages, device=self.device)
-        for layer, pair in zip(self.layers, stored.layers, strict=True):
-            layer.write_pages(pages, pair)
+        for number, pair in enumerate(stored.layers):
+            self._layer(number).write_pages(pages, pair)
         return row
 
     def stored(self, row: RowPages) -> RowKeyValues:
         """A copy of a row."""
         pages = torch.tensor(row.pages, device=self.device)
-        return RowKeyValues(row.tokens, [[pool[pages] for pool in layer.pools] for layer in self.layers])
+        layers = [[pool.index_select(0, pages) for pool in layer.pools] for layer in self.layers]
+        return RowKeyValues(row.tokens, layers)
 
     def remove(self, rows: Sequence[RowPages]) -> None:
         """Takes rows out; the last pages in use move into theirs. Without any row, the memory is given back."""
@@ -133,6 +148,11 @@ class PagedKeyValues:
         if not kept:
             self.cache.layers.clear()
 
+    def _layer(self, number: int) -> _PagedLayer:
+        while len(self.layers) <= number:
+            self.layers.append(_PagedLayer(self))
+        return self.layers[number]
+
 
 class _PagedLayer(DynamicLayer):
     """Keys and values of one layer: two pools [pages, heads, PAGE, head size]. Unused places hold any number."""
@@ -143,41 +163,47 @@ class _PagedLayer(DynamicLayer):
         self._owner = owner
 
     def update(self, key_states: torch.Tensor, value_states: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
-        """Writes what a pass computed; returns what it reads.
-
-        That is [rows, heads, columns, head size], or without a table, [pages in use, heads, PAGE, head size].
-        """
-        now = self._owner.current
-        self._reserve([key_states[0, :, :1], value_states[0, :, :1]])
-        for pool, states in zip(self.pools, (key_states, value_states), strict=True):
-            tokens = states[0].transpose(0, 1) if now.at is None else states[now.at[0], :, now.at[1]]
-            pool[now.page, :, now.offset] = tokens
-        if now.table is None:
-            return tuple(pool[: self._owner.pages] for pool in self.pools)
-        return tuple(pool[now.table].transpose(1, 2).flatten(2, 3) for pool in self.pools)
+        """Writes what a padded pass computed; returns what it reads, both [rows, heads, columns, head size]."""
+        now, written, read = self._owner.padded, (key_states, value_states), []
+        for pool, states in zip(self.reserve([states[:, :, 0] for states in written]), written, strict=True):
+            pool[now.page, :, now.offset] = states[now.row, :, now.column]
+            read.append(pool[now.table].transpose(1, 2).flatten(2, 3))
+        return tuple(read)
 
     def write_pages(self, pages: torch.Tensor, pair: Sequence[torch.Tensor]) -> None:
         """Fills pages with stored ones."""
-        self._reserve([states[0, :, :1] for states in pair])
-        for pool, states in zip(self.pools, pair, strict=True):
-            pool[pages] = states
+        for pool, states in zip(self.reserve([states[:, :, 0] for states in pair]), pair, strict=True):
+            pool.index_copy_(0, pages, states)
 
     def move_pages(self, source: torch.Tensor, target: torch.Tensor) -> None:
         for pool in self.pools:
-            pool[target] = pool[source]
+            pool.index_copy_(0, target, pool.index_select(0, source))
 
     def get_seq_length(self) -> int:
         return 0  # asked by models for default positions and masks, which every pass brings
 
-    def _reserve(self, like: Sequence[torch.Tensor]) -> None:
-        """Makes room for all pages in use, of states like these, [heads, 1, head size]."""
+    def reserve(self, like: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+        """The pools, with room for all pages in use, of states like these, [tokens, heads, head size]."""
         pages = self._owner.pages
         if self.pools and pages <= self.pools[0].shape[0]:
-            return
-        old = self.pools or [states.new_empty(0, states.shape[0], PAGE, states.shape[2]) for states in like]
+            return self.pools
+        old = self.pools or [states.new_empty(0, states.shape[1], PAGE, states.shape[2]) for states in like]
         self.pools = [
-            states.new_zeros(pages + pages // 4 + 16, states.shape[0], PAGE, states.shape[2]) for states in like
+            states.new_zeros(pages + pages // 4 + 16, states.shape[1], PAGE, states.shape[2]) for states in like
         ]
         for pool, before in zip(self.pools, old, strict=True):
             pool[: before.shape[0]] = before
         self.is_initialized = True
+        return self.pools
+
+
+def page_table(rows: Sequence[RowPages]) -> torch.Tensor:
+    """Page tables filled up to the longest: [rows, pages]."""
+    longest = max(len(row.pages) for row in rows)
+    return torch.tensor([row.pages + [0] * (longest - len(row.pages)) for row in rows])
+
+
+def added_mask(last: torch.Tensor, columns: int, dtype: torch.dtype) -> torch.Tensor:
+    """A mask [..., columns] added to scores: columns after `last` [...] are not seen."""
+    seen = torch.arange(columns, device=last.device) <= last[..., None]
+    return torch.where(seen, 0.0, torch.finfo(dtype).min).to(dtype)
