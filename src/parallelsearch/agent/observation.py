@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Any
 
 from parallelsearch.agent.protocol import render_hit, render_information
@@ -44,7 +45,7 @@ def passages_within(hits: Sequence[Hit], budget: int, tokenizer: Any, tags: Tags
         return []
     kept, used = [], 0
     for line in lines:
-        used += _tokens(line, tokenizer)
+        used += _tokens_of_line(line, tokenizer)
         if used > budget:
             break
         kept.append(line)
@@ -77,6 +78,11 @@ def _cut_after_word(line: str, budget: int, tokenizer: Any) -> str:
         else:
             high = middle - 1
     return " ".join(words[:low]) + "\n" if low else ""
+
+
+@lru_cache(maxsize=1 << 14)  # the episodes of a question, and of its group, find the same passages
+def _tokens_of_line(line: str, tokenizer: Any) -> int:
+    return _tokens(line, tokenizer)
 
 
 def _tokens(text: str, tokenizer: Any) -> int:
