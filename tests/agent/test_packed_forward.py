@@ -50,7 +50,7 @@ def last_logits(model, tokens: list[int]) -> torch.Tensor:
 
 @torch.no_grad()
 def read_in_passes(model, texts: list[list[int]], most: int) -> list[tuple[list[int], torch.Tensor]]:
-    """Reads `texts`, one or `most` tokens of a row in a pass; what each row has read, and its logits, after every pass."""
+    """Reads `texts`, one or `most` tokens of a row in a pass; what each row has read, and its logits, each time."""
     forward, key_values, choose = PackedForward(model), PagedKeyValues(torch.device("cpu")), random.Random(1)
     rows, read, found = [RowPages([]) for _ in texts], [0] * len(texts), []
     while any(done < len(text) for done, text in zip(read, texts, strict=True)):
@@ -66,12 +66,14 @@ def read_in_passes(model, texts: list[list[int]], most: int) -> list[tuple[list[
 
 
 @pytest.mark.parametrize("name", ARCHITECTURES)
-def test_logits_are_those_of_transformers(name):
+@pytest.mark.parametrize("most", [20, 300])
+def test_logits_are_those_of_transformers(name, most):
+    """Rows of one to seven pages; 300 tokens are more than attention takes at once."""
     model, choose = built(ARCHITECTURES[name]), random.Random(0)
     assert PackedForward.fits(model)
-    texts = [[choose.randrange(200) for _ in range(length)] for length in (1, 7, 64, 65, 130, 150)]
-    checked = read_in_passes(model, texts, most=50)
-    assert max(len(tokens) for tokens, _ in checked) == 150
+    texts = [[choose.randrange(200) for _ in range(length)] for length in (1, 7, 64, 65, 130, 400)]
+    checked = read_in_passes(model, texts, most)
+    assert max(len(tokens) for tokens, _ in checked) == 400
     for tokens, logits in checked:
         torch.testing.assert_close(logits, last_logits(model, tokens), rtol=1e-4, atol=1e-4)
 

@@ -20,14 +20,14 @@ PAGE = 64  # tokens
 
 @dataclass(slots=True)
 class RowKeyValues:
-    """Keys and values of one row: for each layer a pair of tensors [pages, heads, PAGE, head size]."""
+    """Keys and values of one row: its pages in each pool."""
 
     tokens: int
-    layers: list[list[torch.Tensor]]
+    pools: list[torch.Tensor]
 
     @property
     def bytes(self) -> int:
-        return sum(states.nbytes for pair in self.layers for states in pair)
+        return sum(states.nbytes for states in self.pools)
 
 
 @dataclass(slots=True, eq=False)
@@ -66,18 +66,15 @@ class PaddedPass:
 
 
 class PagedKeyValues:
-    """The pool of pages of all rows."""
+    """The pages of all rows, in pools [..., pages, heads, PAGE, head size]. Unused places hold any number."""
 
     def __init__(self, device: torch.device) -> None:
         self.cache = Cache(layer_class_to_replicate=partial(_PagedLayer, self))  # type: ignore[arg-type]  # called
         self.device = device
+        self.pools: list[torch.Tensor] = []
         self.padded: PaddedPass  # the one that runs, for the layers of `cache`
         self._owners: list[tuple[RowPages, int]] = []  # of each page in use: the row, and the place among its pages
         self._in_use: tuple[list[RowPages], PagesInUse] | None = None
-
-    @property
-    def layers(self) -> list[_PagedLayer]:
-        return self.cache.layers  # type: ignore[return-value]
 
     @property
     def pages(self) -> int:
@@ -103,32 +100,30 @@ class PagedKeyValues:
             self._in_use = list(rows), PagesInUse(owner, place, place * PAGE, max(len(row.pages) for row in rows))
         return self._in_use[1]
 
-    def write(
-        self, layer: int, page: torch.Tensor, offset: torch.Tensor, key: torch.Tensor, value: torch.Tensor
-    ) -> tuple[torch.Tensor, torch.Tensor]:
-        """Writes the keys and values of tokens, [tokens, heads, head size], to `page` and `offset`, [tokens].
-
-        Returns the pages in use of this layer, [pages, heads, PAGE, head size].
-        """
-        pools = self._layer(layer).reserve([key, value])
-        for pool, states in zip(pools, (key, value), strict=True):
-            pool[page, :, offset] = states
-        return pools[0][: self.pages], pools[1][: self.pages]
+    def pool(self, number: int, empty: torch.Tensor) -> torch.Tensor:
+        """A pool with room for all pages in use; `empty` is one like it without pages."""
+        if number == len(self.pools):
+            self.pools.append(empty)
+        pool = self.pools[number]
+        if self.pages > (before := pool.shape[-4]):
+            held = self.pages + self.pages // 4 + 16
+            self.pools[number] = pool.new_zeros(*pool.shape[:-4], held, *pool.shape[-3:])
+            self.pools[number].narrow(-4, 0, before).copy_(pool)
+        return self.pools[number]
 
     def load(self, stored: RowKeyValues) -> RowPages:
         """A row of stored keys and values."""
         row = RowPages([])
         self.extend(row, stored.tokens)
         pages = torch.tensor(row.pages, device=self.device)
-        for number, pair in enumerate(stored.layers):
-            self._layer(number).write_pages(pages, pair)
+        for number, states in enumerate(stored.pools):
+            self.pool(number, states.narrow(-4, 0, 0)).index_copy_(-4, pages, states)
         return row
 
     def stored(self, row: RowPages) -> RowKeyValues:
         """A copy of a row."""
         pages = torch.tensor(row.pages, device=self.device)
-        layers = [[pool.index_select(0, pages) for pool in layer.pools] for layer in self.layers]
-        return RowKeyValues(row.tokens, layers)
+        return RowKeyValues(row.tokens, [pool.index_select(-4, pages) for pool in self.pools])
 
     def remove(self, rows: Sequence[RowPages]) -> None:
         """Takes rows out; the last pages in use move into theirs. Without any row, the memory is given back."""
@@ -138,63 +133,37 @@ class PagedKeyValues:
         targets = sorted(page for page in empty if page < kept)
         if moving:
             source, target = (torch.tensor(pages, device=self.device) for pages in (moving, targets))
-            for layer in self.layers:
-                layer.move_pages(source, target)
+            for pool in self.pools:
+                pool.index_copy_(-4, target, pool.index_select(-4, source))
         for page, to in zip(moving, targets, strict=True):
             row, place = self._owners[to] = self._owners[page]
             row.pages[place] = to
         del self._owners[kept:]
         self._in_use = None
         if not kept:
-            self.cache.layers.clear()
-
-    def _layer(self, number: int) -> _PagedLayer:
-        while len(self.layers) <= number:
-            self.layers.append(_PagedLayer(self))
-        return self.layers[number]
+            self.pools.clear()
 
 
 class _PagedLayer(DynamicLayer):
-    """Keys and values of one layer: two pools [pages, heads, PAGE, head size]. Unused places hold any number."""
+    """Keys and values of one layer of a padded pass, a pool each."""
 
     def __init__(self, owner: PagedKeyValues) -> None:
         super().__init__()
-        self.pools: list[torch.Tensor] = []
         self._owner = owner
+        self._number = 2 * len(owner.cache.layers)
+        self.is_initialized = True
 
     def update(self, key_states: torch.Tensor, value_states: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
         """Writes what a padded pass computed; returns what it reads, both [rows, heads, columns, head size]."""
-        now, written, read = self._owner.padded, (key_states, value_states), []
-        for pool, states in zip(self.reserve([states[:, :, 0] for states in written]), written, strict=True):
+        now, read = self._owner.padded, []
+        for number, states in enumerate((key_states, value_states), self._number):
+            pool = self._owner.pool(number, states.new_empty(0, states.shape[1], PAGE, states.shape[3]))
             pool[now.page, :, now.offset] = states[now.row, :, now.column]
             read.append(pool[now.table].transpose(1, 2).flatten(2, 3))
         return tuple(read)
 
-    def write_pages(self, pages: torch.Tensor, pair: Sequence[torch.Tensor]) -> None:
-        """Fills pages with stored ones."""
-        for pool, states in zip(self.reserve([states[:, :, 0] for states in pair]), pair, strict=True):
-            pool.index_copy_(0, pages, states)
-
-    def move_pages(self, source: torch.Tensor, target: torch.Tensor) -> None:
-        for pool in self.pools:
-            pool.index_copy_(0, target, pool.index_select(0, source))
-
     def get_seq_length(self) -> int:
         return 0  # asked by models for default positions and masks, which every pass brings
-
-    def reserve(self, like: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-        """The pools, with room for all pages in use, of states like these, [tokens, heads, head size]."""
-        pages = self._owner.pages
-        if self.pools and pages <= self.pools[0].shape[0]:
-            return self.pools
-        old = self.pools or [states.new_empty(0, states.shape[1], PAGE, states.shape[2]) for states in like]
-        self.pools = [
-            states.new_zeros(pages + pages // 4 + 16, states.shape[1], PAGE, states.shape[2]) for states in like
-        ]
-        for pool, before in zip(self.pools, old, strict=True):
-            pool[: before.shape[0]] = before
-        self.is_initialized = True
-        return self.pools
 
 
 def page_table(rows: Sequence[RowPages]) -> torch.Tensor:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from parallelsearch.agent.packed_rows import ManyTokens, PackedRows
+from parallelsearch.agent.packed_rows import Chunk, PackedRows
 
 
 def packed_attention(
@@ -14,11 +14,12 @@ def packed_attention(
 
     Returns outputs of the query's shape.
     """
-    if packed.many is None:
+    if not packed.chunks:
         return attention_of_last(query, key, value, packed, scale)
     output = torch.empty_like(query)
     output[packed.last] = attention_of_last(query[packed.last], key, value, packed, scale)
-    output[packed.many.token] = _of_many(query, key, value, packed.many, scale)
+    for chunk in packed.chunks:
+        output[chunk.start : chunk.stop] = _of_chunk(query[chunk.start : chunk.stop], key, value, chunk, scale)
     return output
 
 
@@ -39,12 +40,13 @@ def attention_of_last(
     return query.new_zeros(rows, heads, size).index_add_(0, of.row, output)
 
 
-def _of_many(
-    query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, many: ManyTokens, scale: float
-) -> torch.Tensor:
-    """Outputs [rows, new tokens, heads, size] of the rows that read more than one token."""
-    keys, values = (part[many.table].transpose(1, 2).flatten(2, 3) for part in (key, value))
-    output = torch.nn.functional.scaled_dot_product_attention(
-        query[many.token].transpose(1, 2), keys, values, attn_mask=many.mask, scale=scale, enable_gqa=True
+def _of_chunk(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, chunk: Chunk, scale: float) -> torch.Tensor:
+    """Outputs of a chunk's queries, of their shape [tokens, heads, size]."""
+    (tokens, heads, size), key_heads, columns = query.shape, key.shape[1], chunk.mask.shape[1]
+    keys, values = (
+        pool.index_select(0, chunk.pages).transpose(0, 1).flatten(1, 2)[:, :columns] for pool in (key, value)
     )
-    return output.transpose(1, 2)
+    asked = query.view(tokens, key_heads, -1, size).permute(1, 2, 0, 3).reshape(key_heads, -1, size)
+    weights = torch.softmax(torch.baddbmm(chunk.mask, asked, keys.transpose(1, 2), alpha=scale), dim=-1)
+    output = torch.bmm(weights, values).view(key_heads, -1, tokens, size)
+    return output.permute(2, 0, 1, 3).reshape(tokens, heads, size)

@@ -14,7 +14,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from parallelsearch.agent.key_values import PagedKeyValues, RowPages
+from parallelsearch.agent.key_values import PAGE, PagedKeyValues, RowPages
 from parallelsearch.agent.packed_attention import attention_of_last, packed_attention
 from parallelsearch.agent.packed_rows import pack
 
@@ -33,6 +33,9 @@ class PackedForward:
         self._model = model.model
         self._head = model.lm_head
         self._layers = [_Layer(layer) for layer in model.model.layers]
+        key_heads, size = model.config.num_key_value_heads, model.model.layers[0].self_attn.head_dim
+        self._group = model.config.num_attention_heads // key_heads
+        self._pool_shape = len(self._layers), 2, 0, key_heads, PAGE, size  # of keys and values
         self._rotations: Rotation | None = None  # of the first positions
 
     @staticmethod
@@ -51,16 +54,18 @@ class PackedForward:
     ) -> torch.Tensor:
         """Logits [rows, vocabulary] after further tokens of `rows`, which have to be all rows there are."""
         states = self._model.embed_tokens(torch.tensor([token for new in tokens for token in new]))
-        packed = pack(key_values, rows, tokens, states.dtype)
+        packed = pack(key_values, rows, tokens, self._group, states.dtype)
         rotation = self._rotation(packed.position, states.dtype)
-        for number, layer in enumerate(self._layers):
+        in_use = key_values.pool(0, states.new_empty(self._pool_shape)).narrow(2, 0, key_values.pages)
+        for number, (layer, (keys, values)) in enumerate(zip(self._layers, in_use, strict=True)):
             normed = layer.normed(states)
             key, value = layer.key_value(normed, rotation)
-            keys, values = key_values.write(number, packed.page, packed.offset, key, value)
+            keys[packed.page, :, packed.offset] = key
+            values[packed.page, :, packed.offset] = value
             attention = packed_attention
             if number == len(self._layers) - 1:  # of its outputs, only those of last tokens are read
                 attention = attention_of_last
-                if packed.many:
+                if packed.chunks:
                     states, normed = states[packed.last], normed[packed.last]
                     rotation = rotation[0][packed.last], rotation[1][packed.last]
             attended = attention(layer.query(normed, rotation), keys, values, packed, layer.scale)

@@ -8,19 +8,22 @@ from functools import cache
 
 import torch
 
-from parallelsearch.agent.key_values import PAGE, PagedKeyValues, PagesInUse, RowPages, added_mask, page_table
+from parallelsearch.agent.key_values import PAGE, PagedKeyValues, PagesInUse, RowPages, added_mask
+
+_CHUNK = 256  # tokens whose scores are computed at once: a long prompt's would not fit into memory
 
 
 @dataclass(frozen=True, slots=True)
-class ManyTokens:
-    """The rows of a packed pass that read more than one token.
+class Chunk:
+    """Successive tokens of one row, places `start` to `stop` of a packed pass.
 
-    `token`: the places of their tokens in the pass, [rows, new tokens], shorter rows repeating their last; `table`:
-    their pages, [rows, pages], filled up with any; `mask`: added to scores, [rows, 1, new tokens, pages * PAGE].
+    `pages`: those of what the row holds up to the last of them; `mask`: added to their scores, [tokens * heads that
+    share a key head, columns], one head after another.
     """
 
-    token: torch.Tensor
-    table: torch.Tensor
+    start: int
+    stop: int
+    pages: torch.Tensor
     mask: torch.Tensor
 
 
@@ -30,7 +33,7 @@ class PackedRows:
 
     `position` in its row of each token, and where it is written, `page` and `offset`, [tokens]; `last`: the place of
     each row's last token, [rows]; `in_use`: whose the pages are; `mask`: added to the scores of last tokens, [pages in
-    use, PAGE]; `many`: None where every row reads one token.
+    use, PAGE]; `chunks`: the tokens of rows that read more than one.
     """
 
     position: torch.Tensor
@@ -39,42 +42,49 @@ class PackedRows:
     last: torch.Tensor
     in_use: PagesInUse
     mask: torch.Tensor
-    many: ManyTokens | None
+    chunks: list[Chunk]
 
 
 def pack(
-    key_values: PagedKeyValues, rows: Sequence[RowPages], tokens: Sequence[Sequence[int]], dtype: torch.dtype
+    key_values: PagedKeyValues,
+    rows: Sequence[RowPages],
+    tokens: Sequence[Sequence[int]],
+    group: int,
+    dtype: torch.dtype,
 ) -> PackedRows:
-    """Makes room for further tokens of `rows`, which have to be all rows there are; masks are of `dtype`."""
+    """Makes room for further tokens of `rows`, which have to be all rows there are.
+
+    `group`: how many heads share a key head; masks are of `dtype`.
+    """
     positions: list[int] = []
     pages: list[int] = []
     last: list[int] = []
-    many: list[tuple[int, RowPages, range]] = []
+    chunks: list[Chunk] = []
     for row, new in zip(rows, tokens, strict=True):
         read = key_values.extend(row, len(new))
         if len(new) > 1:
-            many.append((len(positions), row, read))
+            chunks += _chunks(row, read, len(positions), group, dtype)
         positions += read
         pages += [row.pages[position // PAGE] for position in read]
         last.append(len(positions) - 1)
     position, place, in_use = torch.tensor(positions), torch.tensor(last), key_values.in_use(rows)
     seen = position[place].index_select(0, in_use.row).sub_(in_use.start).clamp_(max=PAGE - 1)
     mask = _page_masks(dtype).index_select(0, seen)
-    further = _many(many, dtype) if many else None
-    return PackedRows(position, torch.tensor(pages), position % PAGE, place, in_use, mask, further)
+    return PackedRows(position, torch.tensor(pages), position % PAGE, place, in_use, mask, chunks)
+
+
+def _chunks(row: RowPages, read: range, start: int, group: int, dtype: torch.dtype) -> list[Chunk]:
+    """Of the tokens at positions `read` of a row, which stand in the pass from `start` on."""
+    chunks = []
+    for first in range(0, len(read), _CHUNK):
+        part = read[first : first + _CHUNK]
+        pages = torch.tensor(row.pages[: -(-part.stop // PAGE)])
+        mask = added_mask(torch.arange(part.start, part.stop), part.stop, dtype).repeat(group, 1)
+        chunks.append(Chunk(start + first, start + first + len(part), pages, mask))
+    return chunks
 
 
 @cache
 def _page_masks(dtype: torch.dtype) -> torch.Tensor:
     """Masks of a page by the last place that is seen, [PAGE, PAGE]."""
     return added_mask(torch.arange(PAGE), PAGE, dtype)
-
-
-def _many(rows: Sequence[tuple[int, RowPages, range]], dtype: torch.dtype) -> ManyTokens:
-    """Of (place of the first token in the pass, row, positions of the tokens)."""
-    width = torch.arange(max(len(read) for _, _, read in rows))
-    further = torch.minimum(width, torch.tensor([[len(read) - 1] for _, _, read in rows]))
-    token = torch.tensor([[first] for first, _, _ in rows]) + further
-    position = torch.tensor([[read.start] for _, _, read in rows]) + further
-    table = page_table([row for _, row, _ in rows])
-    return ManyTokens(token, table, added_mask(position, table.shape[1] * PAGE, dtype)[:, None])
