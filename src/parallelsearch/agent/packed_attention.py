@@ -35,7 +35,7 @@ def attention_of_last(
     scores = torch.baddbmm(mask, asked, key.flatten(0, 1).transpose(1, 2), alpha=scale)
     together = scores.new_full((rows, heads, of.places, page), torch.finfo(scores.dtype).min)
     together[of.row, :, of.place] = scores.view(pages, heads, page)
-    weights = torch.softmax(together.view(rows, heads, -1), dim=-1).view(together.shape)[of.row, :, of.place]
+    weights = _softmax(together.view(rows, heads, -1)).view(together.shape)[of.row, :, of.place]
     output = torch.bmm(weights.view(pages * key_heads, -1, page), value.flatten(0, 1)).view(pages, heads, size)
     return query.new_zeros(rows, heads, size).index_add_(0, of.row, output)
 
@@ -47,6 +47,11 @@ def _of_chunk(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, chunk
         pool.index_select(0, chunk.pages).transpose(0, 1).flatten(1, 2)[:, :columns] for pool in (key, value)
     )
     asked = query.view(tokens, key_heads, -1, size).permute(1, 2, 0, 3).reshape(key_heads, -1, size)
-    weights = torch.softmax(torch.baddbmm(chunk.mask, asked, keys.transpose(1, 2), alpha=scale), dim=-1)
+    weights = _softmax(torch.baddbmm(chunk.mask, asked, keys.transpose(1, 2), alpha=scale))
     output = torch.bmm(weights, values).view(key_heads, -1, tokens, size)
     return output.permute(2, 0, 1, 3).reshape(tokens, heads, size)
+
+
+def _softmax(scores: torch.Tensor) -> torch.Tensor:
+    """In float32 whatever the type of `scores`, as in Transformers."""
+    return torch.softmax(scores, dim=-1, dtype=torch.float32).to(scores.dtype)
