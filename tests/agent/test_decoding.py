@@ -9,6 +9,7 @@ import torch
 
 from parallelsearch.agent.batch_decoder import BatchDecoder, DecodeRequest
 from parallelsearch.agent.engine import Generation, Sampling
+from parallelsearch.agent.packed_forward import PackedForward
 from parallelsearch.agent.padded_forward import PaddedForward
 from parallelsearch.agent.token_choice import TokenChooser, uniform_draws
 from parallelsearch.config import PolicyConfig
@@ -100,6 +101,7 @@ def test_packed_and_padded_passes_read_the_same(tokenizer, heads):
     lengths = [1, 63, 64, 65, 127, 128, 129, 300, 40, 200]
     wanted = requests([[choose.randrange(3, 300) for _ in range(length)] for length in lengths], 70, (), 1.0)
     decoder = BatchDecoder(policy, tokenizer, max_rows=4)
+    assert isinstance(decoder._forward, PackedForward)
     packed = decoder.decode(wanted)
     decoder._forward = PaddedForward(policy)
     for one, other in zip(packed, decoder.decode(wanted), strict=True):
