@@ -24,11 +24,11 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import typer
 
-from parallelsearch.agent.engine import Generation, Sampling
 from parallelsearch.agent.episode import run_episode
-from parallelsearch.agent.hf_engine import HFEngine
 from parallelsearch.agent.steps import search
 from parallelsearch.config import AgentConfig
+from parallelsearch.engines.engine import Generation, Sampling
+from parallelsearch.engines.hf import HFEngine
 from parallelsearch.questions.store import read_questions
 from parallelsearch.records import Hit, Question
 from parallelsearch.retrieval.opening import open_retriever

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 from scripted import WORDS, WordRetriever
 
+from parallelsearch.config import PolicyConfig
 from parallelsearch.records import Passage
 
 if TYPE_CHECKING:
@@ -54,6 +55,22 @@ def byte_tokenizer():
     fast = PreTrainedTokenizerFast(tokenizer_object=bpe, eos_token="<|end|>", pad_token="<|end|>")
     fast.chat_template = "{% for m in messages %}{{ m['role'] }}: {{ m['content'] }}{% endfor %}assistant:\n"
     return fast
+
+
+@pytest.fixture(scope="session")
+def tokenizer():
+    """The byte-level tokenizer of the laptop study, in which each tag is one token."""
+    from parallelsearch.training.policy import train_tokenizer
+
+    return train_tokenizer([WORDS, "Doc 1(Title: Oslo) Oslo is the capital of Norway.\nResults for"] * 3, 400)
+
+
+@pytest.fixture(scope="session")
+def model(tokenizer):
+    """A small policy with random weights."""
+    from parallelsearch.training.policy import build_policy
+
+    return build_policy(PolicyConfig(hidden_size=64, layers=2), tokenizer, seed=1)
 
 
 @pytest.fixture(scope="session")

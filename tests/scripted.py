@@ -6,7 +6,7 @@ import asyncio
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 
-from parallelsearch.agent.engine import Generation, Sampling
+from parallelsearch.engines.engine import Generation, Sampling
 from parallelsearch.errors import EngineError, RetrieverError
 from parallelsearch.records import Hit, Passage
 

@@ -10,10 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scripted import ScriptedEngine, WordRetriever
 
-from parallelsearch.agent.engine import Sampling
 from parallelsearch.agent.episode import run_episode
 from parallelsearch.agent.protocol import SEPARATOR, defuse, parse_generation, scan_blocks
 from parallelsearch.config import AgentConfig
+from parallelsearch.engines.engine import Sampling
 from parallelsearch.records import Action, Question, StopReason, Structure
 
 NAMES = ("think", "search", "information", "answer")

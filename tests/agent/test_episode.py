@@ -7,12 +7,12 @@ import asyncio
 import pytest
 from scripted import FailingRetriever, ScriptedEngine, WordRetriever
 
-from parallelsearch.agent.engine import Generation, Sampling
 from parallelsearch.agent.episode import Rollout, run_episode
-from parallelsearch.agent.hf_engine import HFEngine
 from parallelsearch.agent.protocol import CORRECTION
 from parallelsearch.agent.transcript import parse_transcript
 from parallelsearch.config import AgentConfig
+from parallelsearch.engines.engine import Generation, Sampling
+from parallelsearch.engines.hf import HFEngine
 from parallelsearch.errors import RetrieverError
 from parallelsearch.records import Action, Question, StopReason, Structure
 

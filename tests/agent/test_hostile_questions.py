@@ -12,11 +12,11 @@ from hostile import TAGS
 from scripted import ScriptedEngine, WordRetriever
 from strategy_cases import CASES
 
-from parallelsearch.agent.engine import Sampling
 from parallelsearch.agent.prompts import TEMPLATES, prompt_token_ids
 from parallelsearch.agent.protocol import inert
 from parallelsearch.agent.tags import TAG_SETS
 from parallelsearch.config import PROMPTS, STRATEGIES, AgentConfig
+from parallelsearch.engines.engine import Sampling
 from parallelsearch.records import Episode, Passage, Question, StopReason, Structure
 from parallelsearch.rewards.compose import score
 from parallelsearch.strategies.strategy import answer

@@ -12,7 +12,6 @@ import pytest
 from fastapi import FastAPI, Request
 from served import served
 
-from parallelsearch.agent.openai_client import OpenAIClient
 from parallelsearch.agent.simulated_retriever import (
     SimulatedRetriever,
     noise_share,
@@ -21,6 +20,7 @@ from parallelsearch.agent.simulated_retriever import (
 )
 from parallelsearch.config import ServerConfig, SimulatorConfig
 from parallelsearch.config_files import validated
+from parallelsearch.engines.openai_client import OpenAIClient
 from parallelsearch.errors import ConfigError, RetrieverError
 from parallelsearch.records import Question, Structure
 

@@ -10,7 +10,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scripted import ScriptedEngine
 
-from parallelsearch.agent.engine import Sampling
 from parallelsearch.agent.episode import run_episode
 from parallelsearch.agent.prompts import messages, prompt_text
 from parallelsearch.agent.protocol import (
@@ -24,6 +23,7 @@ from parallelsearch.agent.protocol import (
 from parallelsearch.agent.tags import RESEARCH, SEARCH_R1, TAG_SETS
 from parallelsearch.agent.transcript import parse_transcript
 from parallelsearch.config import PROMPT_TAGS, AgentConfig
+from parallelsearch.engines.engine import Sampling
 from parallelsearch.records import Action, Hit, Passage, Question, StopReason, Structure
 
 QUESTION = Question("q1", "musique", "dev", "Which is older, Oslo or Bergen?", ("Oslo",), "2hop", Structure.PARALLEL)

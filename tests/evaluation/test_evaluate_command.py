@@ -10,10 +10,10 @@ from scripted import WORDS
 from served import served
 
 from parallelsearch import cli
-from parallelsearch.agent.hf_engine import HFEngine
-from parallelsearch.agent.policy_server import PolicyService
 from parallelsearch.config import Bm25Config, PolicyConfig
 from parallelsearch.corpus.passages import build_corpus
+from parallelsearch.engines.hf import HFEngine
+from parallelsearch.engines.policy_server import PolicyService
 from parallelsearch.evaluation.episodes import read_episodes, read_provenance
 from parallelsearch.questions.store import write_questions
 from parallelsearch.records import Question, Structure

@@ -137,7 +137,7 @@ def test_the_strategy_of_its_guide_passes_what_the_guide_lets_its_reader_run(che
 
 SPLIT = """
 import asyncio
-from parallelsearch.agent.engine import Generation, Sampling
+from parallelsearch.engines.engine import Generation, Sampling
 from parallelsearch.config import AgentConfig
 from parallelsearch.records import Hit, Passage, Question, Structure
 from parallelsearch.strategies.strategy import answer

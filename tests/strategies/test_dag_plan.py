@@ -9,8 +9,8 @@ from collections import defaultdict
 import pytest
 from scripted import FAILS, AnsweringEngine, FailingRetriever, GatedRetriever
 
-from parallelsearch.agent.engine import Sampling
 from parallelsearch.config import AgentConfig
+from parallelsearch.engines.engine import Sampling
 from parallelsearch.records import Action, Episode, Question, StopReason, Structure
 from parallelsearch.strategies.plan import PlanFault, parse_plan
 from parallelsearch.strategies.strategy import answer

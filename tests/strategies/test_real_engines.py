@@ -17,10 +17,10 @@ from typing import Any
 import pytest
 from strategy_cases import CASES
 
-from parallelsearch.agent.hf_engine import HFEngine
-from parallelsearch.agent.openai_engine import OpenAIEngine
 from parallelsearch.config import AgentConfig, Bm25Config, PolicyConfig, ServerConfig
 from parallelsearch.corpus.passages import build_corpus
+from parallelsearch.engines.hf import HFEngine
+from parallelsearch.engines.openai_engine import OpenAIEngine
 from parallelsearch.evaluation.answering import answer_all
 from parallelsearch.geoworld.facts import load_world, split_countries
 from parallelsearch.geoworld.passages import passages_of

@@ -8,8 +8,8 @@ from dataclasses import replace
 import pytest
 from scripted import FailingRetriever, ScriptedEngine, WordRetriever
 
-from parallelsearch.agent.engine import Sampling
 from parallelsearch.config import AgentConfig
+from parallelsearch.engines.engine import Sampling
 from parallelsearch.records import Episode, Hit, Passage, Question, StopReason, Structure
 from parallelsearch.strategies.search_o1 import (
     BEGIN_QUERY,

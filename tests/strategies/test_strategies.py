@@ -9,8 +9,8 @@ import pytest
 from scripted import FailingRetriever, ScriptedEngine
 from strategy_cases import CASES
 
-from parallelsearch.agent.engine import Sampling
 from parallelsearch.config import STRATEGIES, WITHOUT_SEARCH, AgentConfig
+from parallelsearch.engines.engine import Sampling
 from parallelsearch.records import Action, Episode, Hit, Passage, Question, StopReason, Structure
 from parallelsearch.strategies.reading import concluded_answer, short_answer
 from parallelsearch.strategies.strategy import PROMPTED, answer

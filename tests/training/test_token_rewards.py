@@ -9,9 +9,9 @@ import pytest
 import torch
 from scripted import ScriptedEngine
 
-from parallelsearch.agent.engine import Sampling
 from parallelsearch.agent.episode import Rollout, run_episode
 from parallelsearch.config import AgentConfig, RewardConfig
+from parallelsearch.engines.engine import Sampling
 from parallelsearch.records import Question, StopReason, Structure
 from parallelsearch.rewards.compose import score
 from parallelsearch.rewards.stepsearch import passage_text

@@ -10,9 +10,9 @@ import pytest
 import torch
 from scripted import ScriptedEngine
 
-from parallelsearch.agent.engine import Sampling
 from parallelsearch.agent.episode import run_episode
 from parallelsearch.config import AgentConfig
+from parallelsearch.engines.engine import Sampling
 from parallelsearch.errors import DataError
 from parallelsearch.records import Question, Structure
 from parallelsearch.strategies.strategy import answer

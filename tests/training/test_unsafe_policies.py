@@ -11,8 +11,8 @@ import pytest
 import torch
 from typer.testing import CliRunner
 
-from parallelsearch.agent.hf_engine import HFEngine
 from parallelsearch.config import PolicyConfig
+from parallelsearch.engines.hf import HFEngine
 from parallelsearch.errors import DataError, EngineError, MismatchError, TrainingError, UserError
 from parallelsearch.evaluation.commands import app as evaluation
 from parallelsearch.files import write_json

@@ -13,13 +13,13 @@ import pytest
 from checkout import Checkout
 from served import served
 
-from parallelsearch.agent.engine import Sampling
-from parallelsearch.agent.hf_engine import HFEngine
-from parallelsearch.agent.openai_client import OpenAIClient
-from parallelsearch.agent.policy_server import PolicyService
 from parallelsearch.agent.prompts import chat_prompt
 from parallelsearch.agent.simulated_retriever import SimulatedRetriever
 from parallelsearch.config import ServerConfig, SimulatorConfig
+from parallelsearch.engines.engine import Sampling
+from parallelsearch.engines.hf import HFEngine
+from parallelsearch.engines.openai_client import OpenAIClient
+from parallelsearch.engines.policy_server import PolicyService
 from parallelsearch.evaluation.episodes import read_episodes
 from parallelsearch.files import read_json
 

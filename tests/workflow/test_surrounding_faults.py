@@ -21,8 +21,8 @@ from small_disk import fill, small_disk
 from training_job import CONFIG, INDEX, POLICY, QUESTIONS, TrainingJob, step_3_has_begun
 from undisturbed_run import EVERY_STEP, SIZES, assert_same_run
 
-from parallelsearch.agent.hf_engine import HFEngine
 from parallelsearch.config_files import load_study
+from parallelsearch.engines.hf import HFEngine
 from parallelsearch.evaluation.answering import answer_all
 from parallelsearch.files import read_json
 from parallelsearch.questions.store import read_questions

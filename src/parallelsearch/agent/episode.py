@@ -11,13 +11,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from parallelsearch.agent.engine import Engine, Generation, Sampling
 from parallelsearch.agent.observation import Observation, render_observation
 from parallelsearch.agent.prompts import prompt_text
 from parallelsearch.agent.protocol import CORRECTION, STOP_STRINGS, ParsedGeneration, is_well_formed, parse_generation
 from parallelsearch.agent.steps import failure_sentence, generate, generation_text, search
 from parallelsearch.agent.tags import TAG_SETS
 from parallelsearch.config import AgentConfig
+from parallelsearch.engines.engine import Engine, Generation, Sampling
 from parallelsearch.records import Action, Episode, Question, StopReason, SubQuery, Turn
 
 if TYPE_CHECKING:

@@ -11,8 +11,8 @@ import random
 import re
 from collections.abc import Sequence
 
-from parallelsearch.agent.openai_client import OpenAIClient
 from parallelsearch.config import SimulatorConfig
+from parallelsearch.engines.openai_client import OpenAIClient
 from parallelsearch.errors import EngineError, RetrieverError
 from parallelsearch.records import Hit, Passage, Question
 

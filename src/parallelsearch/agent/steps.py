@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from parallelsearch.agent.engine import Engine, Generation, Sampling
+from parallelsearch.engines.engine import Engine, Generation, Sampling
 from parallelsearch.errors import EngineError, RetrieverError
 from parallelsearch.records import Hit, SubQuery
 

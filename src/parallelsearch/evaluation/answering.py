@@ -6,8 +6,8 @@ import asyncio
 from collections import Counter
 from collections.abc import Callable, Sequence
 
-from parallelsearch.agent.engine import Engine, Sampling
 from parallelsearch.config import AgentConfig
+from parallelsearch.engines.engine import Engine, Sampling
 from parallelsearch.records import Episode, Question, Structure
 from parallelsearch.retrieval.retriever import Retriever
 from parallelsearch.strategies.strategy import answer

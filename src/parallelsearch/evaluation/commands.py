@@ -126,8 +126,8 @@ def ask(
     """Answers one question; every turn is printed as it happens."""
     import asyncio
 
-    from parallelsearch.agent.engine import Sampling
     from parallelsearch.config_files import validated
+    from parallelsearch.engines.engine import Sampling
     from parallelsearch.evaluation.engines import open_engine
     from parallelsearch.retrieval.opening import open_retriever
     from parallelsearch.strategies.strategy import answer

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from parallelsearch.agent.local_engines import OpenedEngine, open_local_engine
 from parallelsearch.config import EvaluationConfig
+from parallelsearch.engines.local_engines import OpenedEngine, open_local_engine
 from parallelsearch.training.policy import local_policy
 
 
@@ -17,7 +17,7 @@ def open_engine(config: EvaluationConfig, policy: str) -> tuple[OpenedEngine, Pa
     """
     folder = Path(local_policy(policy, weights=config.engine != "openai"))
     if config.engine == "openai":
-        from parallelsearch.agent.openai_engine import OpenAIEngine
+        from parallelsearch.engines.openai_engine import OpenAIEngine
 
         assert config.server is not None  # EvaluationConfig is not valid without
         return OpenAIEngine.open(config.server, folder), folder

@@ -17,8 +17,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 
-from parallelsearch.agent.openai_client import OpenAIClient
 from parallelsearch.config import JudgeConfig
+from parallelsearch.engines.openai_client import OpenAIClient
 from parallelsearch.errors import EngineError
 from parallelsearch.records import Episode
 

@@ -15,12 +15,12 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from parallelsearch.agent.engine import Engine, Sampling
 from parallelsearch.agent.observation import documents, passages_within
 from parallelsearch.agent.prompts import chat_prompt
 from parallelsearch.agent.protocol import inert
 from parallelsearch.agent.steps import failure_sentence, generate, generation_text, search
 from parallelsearch.config import AgentConfig
+from parallelsearch.engines.engine import Engine, Sampling
 from parallelsearch.records import Action, Episode, Question, StopReason, SubQuery, Turn
 
 if TYPE_CHECKING:

@@ -6,9 +6,9 @@ from collections.abc import Awaitable, Callable
 from importlib import import_module
 from typing import TYPE_CHECKING, get_args
 
-from parallelsearch.agent.engine import Engine, Sampling
 from parallelsearch.agent.episode import run_episode
 from parallelsearch.config import STRATEGIES, AgentConfig
+from parallelsearch.engines.engine import Engine, Sampling
 from parallelsearch.records import Episode, Question, Turn
 from parallelsearch.strategies.prompted import PromptedEpisode, run_prompted
 

@@ -18,14 +18,14 @@ from uuid import uuid4
 
 from verl.experimental.agent_loop.agent_loop import AgentLoopBase, AgentLoopMetrics
 
-from parallelsearch.agent.engine import FinishReason, Generation, Sampling
 from parallelsearch.agent.episode import Rollout, run_episode
-from parallelsearch.agent.openai_client import OpenAIClient
 from parallelsearch.agent.protocol import has_tag
 from parallelsearch.agent.simulated_retriever import SimulatedRetriever, noise_share
 from parallelsearch.agent.tags import TAG_SETS
 from parallelsearch.answers import exact_match
 from parallelsearch.config import AgentConfig, RewardConfig, Section, SimulatorConfig
+from parallelsearch.engines.engine import FinishReason, Generation, Sampling
+from parallelsearch.engines.openai_client import OpenAIClient
 from parallelsearch.errors import EngineError
 from parallelsearch.records import Episode, Question, Structure
 from parallelsearch.retrieval.retriever import Retriever

@@ -130,7 +130,7 @@ def serve(
 
     A token is asked for when PARALLELSEARCH_POLICY_TOKEN is set.
     """
-    from parallelsearch.agent.policy_server import serve_policy
+    from parallelsearch.engines.policy_server import serve_policy
     from parallelsearch.training.policy import local_policy
 
     folder = Path(local_policy(policy))

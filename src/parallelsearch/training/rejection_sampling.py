@@ -19,10 +19,10 @@ from typing import Literal
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from parallelsearch.agent.engine import Engine, Sampling
 from parallelsearch.agent.episode import Rollout, run_episode
 from parallelsearch.answers import exact_match
 from parallelsearch.config import ArmConfig
+from parallelsearch.engines.engine import Engine, Sampling
 from parallelsearch.errors import TrainingError
 from parallelsearch.evaluation.episodes import Provenance, write_episodes
 from parallelsearch.files import read_json, replacing, write_json

@@ -78,7 +78,7 @@ def train_on_own_episodes(
 
 async def sample_share(settings: SamplingSettings, worker: int, workers: int) -> None:
     """The chunks whose number is `worker` modulo `workers`, those that exist left out."""
-    from parallelsearch.agent.local_engines import open_local_engine
+    from parallelsearch.engines.local_engines import open_local_engine
     from parallelsearch.questions.store import read_questions
 
     folder, arm = Path(settings.folder), settings.arm

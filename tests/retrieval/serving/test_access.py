@@ -13,10 +13,10 @@ import pytest
 from served import served
 from typer.testing import CliRunner
 
-from parallelsearch.agent.hf_engine import HFEngine
-from parallelsearch.agent.openai_client import OpenAIClient
-from parallelsearch.agent.policy_server import PolicyService
 from parallelsearch.config import PolicyConfig, ServerConfig
+from parallelsearch.engines.hf import HFEngine
+from parallelsearch.engines.openai_client import OpenAIClient
+from parallelsearch.engines.policy_server import PolicyService
 from parallelsearch.errors import ConfigError, EngineError, RetrieverError
 from parallelsearch.retrieval.serving.access import is_local, required_token
 from parallelsearch.retrieval.serving.application import RetrieverService

@@ -13,7 +13,7 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 from verl.workers.rollout.base import BaseRollout
 from verl.workers.rollout.replica import RolloutReplica, TokenOutput
 
-from parallelsearch.agent.engine import Sampling
+from parallelsearch.engines.engine import Sampling
 
 ACTOR_NAME = "parallelsearch_hf_server_{rank}_0"
 # Below so many parameters a decoding step has nothing to share: 22 rows of a policy of 850,000 took 4.4 ms with one
@@ -27,7 +27,7 @@ class HFServer:
     def __init__(self, config: Any, model_config: Any, replica_rank: int) -> None:
         from pathlib import Path
 
-        from parallelsearch.agent.hf_engine import HFEngine
+        from parallelsearch.engines.hf import HFEngine
 
         path = model_config["path"] if isinstance(model_config, dict) else model_config.path
         self.engine = HFEngine.open(Path(path).expanduser(), max_rows=int(config.max_num_seqs))

@@ -11,10 +11,10 @@ from fastapi import FastAPI, Request
 from fastapi.responses import JSONResponse
 from served import served
 
-from parallelsearch.agent.engine import Sampling
-from parallelsearch.agent.openai_engine import EXTENSIONS, OpenAIEngine
-from parallelsearch.agent.openai_reply import cut_off_stop, read_generation
 from parallelsearch.config import ServerConfig
+from parallelsearch.engines.engine import Sampling
+from parallelsearch.engines.openai_engine import EXTENSIONS, OpenAIEngine
+from parallelsearch.engines.openai_reply import cut_off_stop, read_generation
 from parallelsearch.errors import EngineError
 
 STOP = ("</search>", "</answer>")

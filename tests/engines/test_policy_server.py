@@ -8,9 +8,9 @@ from typing import Any
 import httpx
 import pytest
 
-from parallelsearch.agent.engine import Sampling
-from parallelsearch.agent.hf_engine import HFEngine
-from parallelsearch.agent.policy_server import PolicyService
+from parallelsearch.engines.engine import Sampling
+from parallelsearch.engines.hf import HFEngine
+from parallelsearch.engines.policy_server import PolicyService
 
 
 @pytest.fixture(scope="module")

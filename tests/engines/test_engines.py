@@ -18,11 +18,11 @@ import httpx
 import pytest
 import torch
 
-from parallelsearch.agent.engine import Sampling
-from parallelsearch.agent.hf_engine import HFEngine
-from parallelsearch.agent.openai_engine import OpenAIEngine
-from parallelsearch.agent.vllm_engine import VllmEngine
 from parallelsearch.config import AgentConfig, ServerConfig
+from parallelsearch.engines.engine import Sampling
+from parallelsearch.engines.hf import HFEngine
+from parallelsearch.engines.openai_engine import OpenAIEngine
+from parallelsearch.engines.vllm import VllmEngine
 from parallelsearch.evaluation.answering import answer_all
 from parallelsearch.records import Question, Structure
 from parallelsearch.training.child_process import end_child, start_child

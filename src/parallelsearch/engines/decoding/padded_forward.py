@@ -7,7 +7,14 @@ from typing import Any
 
 import torch
 
-from parallelsearch.agent.key_values import PAGE, PaddedPass, PagedKeyValues, RowPages, added_mask, page_table
+from parallelsearch.engines.decoding.key_values import (
+    PAGE,
+    PaddedPass,
+    PagedKeyValues,
+    RowPages,
+    added_mask,
+    page_table,
+)
 
 
 class PaddedForward:

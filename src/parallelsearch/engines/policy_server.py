@@ -20,8 +20,8 @@ from fastapi.requests import Request
 from fastapi.responses import JSONResponse
 from pydantic import BaseModel, Field
 
-from parallelsearch.agent.engine import Generation, Sampling
-from parallelsearch.agent.hf_engine import HFEngine
+from parallelsearch.engines.engine import Generation, Sampling
+from parallelsearch.engines.hf import HFEngine
 from parallelsearch.errors import EngineError, EngineRefused
 from parallelsearch.files import write_json
 from parallelsearch.retrieval.serving.access import is_authorised, required_token

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
-from parallelsearch.agent.engine import FinishReason, Generation, Sampling
-from parallelsearch.agent.token_folder import open_tokenizer
+from parallelsearch.engines.engine import FinishReason, Generation, Sampling
+from parallelsearch.engines.token_folder import open_tokenizer
 from parallelsearch.errors import EngineError
 from parallelsearch.model_folder import require_safetensors
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Literal, Protocol
 
-from parallelsearch.agent.engine import Engine
+from parallelsearch.engines.engine import Engine
 
 
 class OpenedEngine(Engine, Protocol):
@@ -20,9 +20,9 @@ def open_local_engine(name: Literal["hf", "vllm"], folder: Path, device: str, ma
     Raises EngineError where the model, or vLLM, cannot be loaded.
     """
     if name == "vllm":
-        from parallelsearch.agent.vllm_engine import VllmEngine
+        from parallelsearch.engines.vllm import VllmEngine
 
         return VllmEngine.open(folder, max_rows=max_rows)
-    from parallelsearch.agent.hf_engine import HFEngine
+    from parallelsearch.engines.hf import HFEngine
 
     return HFEngine.open(folder, device=device, max_rows=max_rows)

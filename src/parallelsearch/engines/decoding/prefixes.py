@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Sequence
 
-from parallelsearch.agent.key_values import RowKeyValues
+from parallelsearch.engines.decoding.key_values import RowKeyValues
 
 _MODULUS = (1 << 61) - 1
 _BASE = 1_000_003

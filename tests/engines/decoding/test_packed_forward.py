@@ -9,8 +9,8 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM, GemmaConfig, LlamaConfig, MistralConfig, Qwen2Config, Qwen3Config
 
-from parallelsearch.agent.key_values import PagedKeyValues, RowPages
-from parallelsearch.agent.packed_forward import PackedForward
+from parallelsearch.engines.decoding.key_values import PagedKeyValues, RowPages
+from parallelsearch.engines.decoding.packed_forward import PackedForward
 
 SMALL = {
     "vocab_size": 200, "hidden_size": 48, "intermediate_size": 80, "num_hidden_layers": 3, "num_attention_heads": 6,

@@ -10,8 +10,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from parallelsearch.agent.batch_decoder import BatchDecoder, DecodeRequest
-from parallelsearch.agent.engine import Generation, Sampling
+from parallelsearch.engines.decoding.batch_decoder import BatchDecoder, DecodeRequest
+from parallelsearch.engines.engine import Generation, Sampling
 from parallelsearch.errors import EngineError
 from parallelsearch.model_folder import SAFE, SAFE_TOKENIZER, require_safetensors
 

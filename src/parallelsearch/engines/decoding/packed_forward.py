@@ -14,9 +14,9 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from parallelsearch.agent.key_values import PAGE, PagedKeyValues, RowPages
-from parallelsearch.agent.packed_attention import attention_of_last, packed_attention
-from parallelsearch.agent.packed_rows import pack
+from parallelsearch.engines.decoding.key_values import PAGE, PagedKeyValues, RowPages
+from parallelsearch.engines.decoding.packed_attention import attention_of_last, packed_attention
+from parallelsearch.engines.decoding.packed_rows import pack
 
 _MODELS = ("LlamaForCausalLM", "Qwen2ForCausalLM", "Qwen3ForCausalLM")  # plain attention: no soft cap, no sinks
 _ROTATIONS = ("default", "linear", "llama3", "yarn")  # the same at every length

@@ -13,13 +13,13 @@ from typing import Any
 
 import torch
 
-from parallelsearch.agent.engine import FinishReason, Generation, Sampling
-from parallelsearch.agent.key_values import PagedKeyValues, RowKeyValues, RowPages
-from parallelsearch.agent.packed_forward import PackedForward
-from parallelsearch.agent.padded_forward import PaddedForward
-from parallelsearch.agent.prefixes import PrefixStore
-from parallelsearch.agent.stopping import Stopping
-from parallelsearch.agent.token_choice import TokenChooser, uniform_draws
+from parallelsearch.engines.decoding.key_values import PagedKeyValues, RowKeyValues, RowPages
+from parallelsearch.engines.decoding.packed_forward import PackedForward
+from parallelsearch.engines.decoding.padded_forward import PaddedForward
+from parallelsearch.engines.decoding.prefixes import PrefixStore
+from parallelsearch.engines.decoding.token_choice import TokenChooser, uniform_draws
+from parallelsearch.engines.engine import FinishReason, Generation, Sampling
+from parallelsearch.engines.stopping import Stopping
 
 _PREFILL_TOKENS = {"cpu": 2048}  # padded tokens of joining rows in one forward pass: on a CPU, what its caches hold
 _PREFILL_TOKENS_ELSEWHERE = 8192

@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from parallelsearch.agent.engine import FinishReason
+from parallelsearch.engines.engine import FinishReason
 
 _EXTRA_TOKENS = 4  # tokens without text that may stand among those of a stop string
 

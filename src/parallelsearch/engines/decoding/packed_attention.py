@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from parallelsearch.agent.packed_rows import Chunk, PackedRows
+from parallelsearch.engines.decoding.packed_rows import Chunk, PackedRows
 
 
 def packed_attention(

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import torch
 
-from parallelsearch.agent.engine import Sampling
+from parallelsearch.engines.engine import Sampling
 
 
 def uniform_draws(sampling: Sampling, tokens: int) -> torch.Tensor:

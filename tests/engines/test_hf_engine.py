@@ -9,9 +9,9 @@ import time
 
 import pytest
 
-from parallelsearch.agent.engine import Sampling
-from parallelsearch.agent.hf_engine import HFEngine, attention_window
-from parallelsearch.agent.packed_forward import PackedForward
+from parallelsearch.engines.decoding.packed_forward import PackedForward
+from parallelsearch.engines.engine import Sampling
+from parallelsearch.engines.hf import HFEngine, attention_window
 from parallelsearch.errors import DataError, EngineError
 
 STOP = ("</search>", "</answer>")

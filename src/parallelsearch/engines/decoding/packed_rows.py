@@ -8,7 +8,7 @@ from functools import cache
 
 import torch
 
-from parallelsearch.agent.key_values import PAGE, PagedKeyValues, PagesInUse, RowPages, added_mask
+from parallelsearch.engines.decoding.key_values import PAGE, PagedKeyValues, PagesInUse, RowPages, added_mask
 
 _CHUNK = 256  # tokens whose scores are computed at once: a long prompt's would not fit into memory
 

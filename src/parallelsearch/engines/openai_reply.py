@@ -7,7 +7,7 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from parallelsearch.agent.engine import FinishReason, Generation
+from parallelsearch.engines.engine import FinishReason, Generation
 from parallelsearch.errors import EngineError
 
 _TOKEN_ID = "token_id:"  # how vLLM writes a token as its id

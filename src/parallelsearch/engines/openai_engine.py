@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from parallelsearch.agent.engine import Generation, Sampling
-from parallelsearch.agent.openai_client import OpenAIClient
-from parallelsearch.agent.openai_reply import read_generation
-from parallelsearch.agent.stopping import end_token_ids
-from parallelsearch.agent.token_folder import open_tokenizer
 from parallelsearch.config import ServerConfig
+from parallelsearch.engines.engine import Generation, Sampling
+from parallelsearch.engines.openai_client import OpenAIClient
+from parallelsearch.engines.openai_reply import read_generation
+from parallelsearch.engines.stopping import end_token_ids
+from parallelsearch.engines.token_folder import open_tokenizer
 from parallelsearch.errors import EngineRefused
 
 # What vLLM's server and `policy serve` understand beyond the published interface.

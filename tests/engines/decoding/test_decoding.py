@@ -7,12 +7,12 @@ import random
 import pytest
 import torch
 
-from parallelsearch.agent.batch_decoder import BatchDecoder, DecodeRequest
-from parallelsearch.agent.engine import Generation, Sampling
-from parallelsearch.agent.packed_forward import PackedForward
-from parallelsearch.agent.padded_forward import PaddedForward
-from parallelsearch.agent.token_choice import TokenChooser, uniform_draws
 from parallelsearch.config import PolicyConfig
+from parallelsearch.engines.decoding.batch_decoder import BatchDecoder, DecodeRequest
+from parallelsearch.engines.decoding.packed_forward import PackedForward
+from parallelsearch.engines.decoding.padded_forward import PaddedForward
+from parallelsearch.engines.decoding.token_choice import TokenChooser, uniform_draws
+from parallelsearch.engines.engine import Generation, Sampling
 
 
 @pytest.fixture(scope="module")
