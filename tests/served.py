@@ -10,7 +10,7 @@ from typing import Any
 
 import uvicorn
 
-from parallelsearch.retrieval.serving.server import open_socket
+from parallelsearch.serving.server import open_socket
 
 
 @contextmanager

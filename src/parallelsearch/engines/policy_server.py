@@ -24,9 +24,9 @@ from parallelsearch.engines.engine import Generation, Sampling
 from parallelsearch.engines.hf import HFEngine
 from parallelsearch.errors import EngineError, EngineRefused
 from parallelsearch.files import write_json
-from parallelsearch.retrieval.serving.access import is_authorised, required_token
-from parallelsearch.retrieval.serving.server import GRACE_SECONDS, KEEP_ALIVE_SECONDS, OrderlyServer, open_socket
 from parallelsearch.secret import POLICY_TOKEN_VARIABLE
+from parallelsearch.serving.access import is_authorised, required_token
+from parallelsearch.serving.server import GRACE_SECONDS, KEEP_ALIVE_SECONDS, OrderlyServer, open_socket
 
 
 class _Request(BaseModel):

@@ -24,7 +24,7 @@ from parallelsearch.errors import RetrieverError
 from parallelsearch.records import Passage
 from parallelsearch.retrieval.retriever import LocalRetriever
 from parallelsearch.retrieval.serving.client import HttpRetriever
-from parallelsearch.retrieval.serving.server import open_socket
+from parallelsearch.serving.server import open_socket
 
 START_SECONDS = 120
 TWO = ["drummers of rock bands", "a long list of items"]

@@ -20,9 +20,9 @@ from pydantic import ValidationError
 
 from parallelsearch.errors import RetrieverError, RetrieverRefused
 from parallelsearch.retrieval.retriever import Retriever
-from parallelsearch.retrieval.serving.access import is_authorised
-from parallelsearch.retrieval.serving.body_limit import BodyLimit
 from parallelsearch.retrieval.serving.wire import DEFAULT_TOP_K, TOKEN_VARIABLE, RetrieveRequest, reply_body
+from parallelsearch.serving.access import is_authorised
+from parallelsearch.serving.body_limit import BodyLimit
 
 METRICS_FOLDER_VARIABLE = "PROMETHEUS_MULTIPROC_DIR"  # where the workers of one server share their counts
 MAX_WAITING_QUERIES = 2048

@@ -3,27 +3,23 @@
 from __future__ import annotations
 
 import asyncio
-import signal
 import socket
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import uvicorn
 
-from parallelsearch.errors import RetrieverError
 from parallelsearch.files import MANIFEST, read_json, write_json
 from parallelsearch.retrieval.joined_searches import JoinedSearches
 from parallelsearch.retrieval.latest import CACHED_QUERIES
 from parallelsearch.retrieval.opening import open_retriever
-from parallelsearch.retrieval.serving.access import is_local, required_token
 from parallelsearch.retrieval.serving.application import MAX_WAITING_QUERIES, RetrieverService
 from parallelsearch.retrieval.serving.wire import DEFAULT_TOP_K, TOKEN_VARIABLE
 from parallelsearch.retrieval.serving.workers import run_workers
+from parallelsearch.serving.access import is_local, required_token
+from parallelsearch.serving.server import GRACE_SECONDS, KEEP_ALIVE_SECONDS, OrderlyServer, open_socket
 
-GRACE_SECONDS = 10
-KEEP_ALIVE_SECONDS = 65  # longer than clients keep a connection: a request must not meet a closing one
 LOOPBACK = "127.0.0.1"
 
 
@@ -97,21 +93,6 @@ def run_worker(settings: ServerSettings, listening: socket.socket, on_ready: Cal
         raise server.failure
 
 
-class OrderlyServer(uvicorn.Server):
-    """uvicorn, with an ordinary return (exit code 0) on SIGTERM and SIGINT."""
-
-    @contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        loop = asyncio.get_running_loop()
-        for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, self.handle_exit, number, None)
-        try:
-            yield
-        finally:
-            for number in (signal.SIGTERM, signal.SIGINT):
-                loop.remove_signal_handler(number)
-
-
 class _Server(OrderlyServer):
     """Loads the index after the socket is open."""
 
@@ -142,18 +123,3 @@ class _Server(OrderlyServer):
         except Exception as error:
             self.failure = error
             self.should_exit = True
-
-
-def open_socket(host: str, port: int) -> socket.socket:
-    """A listening socket, port 0 being a free one; RetrieverError where it cannot be had."""
-    try:
-        listening = socket.create_server((host, port), backlog=1024)
-    except OSError as error:
-        reason = error.strerror or error
-        raise RetrieverError(
-            f"cannot listen on {host}:{port} ({reason}); choose another --port, or 0 for a free one."
-        ) from None
-    # Accepted connections inherit it. asyncio sets it only on sockets that name their protocol, which these do not, and
-    # without it the end of every reply waits 40 ms for the client's acknowledgement of its beginning.
-    listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    return listening

@@ -18,9 +18,9 @@ from parallelsearch.engines.hf import HFEngine
 from parallelsearch.engines.openai_client import OpenAIClient
 from parallelsearch.engines.policy_server import PolicyService
 from parallelsearch.errors import ConfigError, EngineError, RetrieverError
-from parallelsearch.retrieval.serving.access import is_local, required_token
 from parallelsearch.retrieval.serving.application import RetrieverService
 from parallelsearch.retrieval.serving.client import HttpRetriever
+from parallelsearch.serving.access import is_local, required_token
 from parallelsearch.training.policy import build_policy, train_tokenizer
 
 VARIABLE = "PARALLELSEARCH_RETRIEVER_TOKEN"
