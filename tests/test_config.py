@@ -105,7 +105,7 @@ def test_a_file_that_is_absent_broken_or_no_mapping_is_named(tmp_path: Path) -> 
 
 
 def test_the_lock_of_the_tested_environment_is_plain_so_that_any_index_can_serve_it() -> None:
-    """What locks hold beside that: tests/test_environments.py."""
+    """What locks hold beside that: tests/machine/test_environments.py."""
     for line in (ROOT / "envs" / "cpu.txt").read_text().splitlines():
         assert line.startswith("#") or ("==" in line and "+" not in line and " @ " not in line), line
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from parallelsearch.environments import ENVIRONMENTS, read_lock
+from parallelsearch.machine.environments import ENVIRONMENTS, read_lock
 
 pytestmark = pytest.mark.network
 ROOT = Path(__file__).resolve().parents[1]

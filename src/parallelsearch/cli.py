@@ -19,14 +19,14 @@ from typer.core import TyperCommand, TyperGroup
 
 from parallelsearch import __version__
 from parallelsearch.errors import UserError
-from parallelsearch.full_disk import NEXT_STEP, says_full
+from parallelsearch.machine.full_disk import NEXT_STEP, says_full
 
 DEBUG = "PARALLELSEARCH_DEBUG"
 
 # verb -> (module, one line of help). The module has a Typer named `app` that holds the verb or its sub-verbs, or, where
 # it stands for several verbs, a function `mount(app)` that adds them.
 VERBS: dict[str, tuple[str, str]] = {
-    "doctor": ("parallelsearch.doctor", "What this machine can run, what is missing, the next step."),
+    "doctor": ("parallelsearch.machine.doctor", "What this machine can run, what is missing, the next step."),
     "config": ("parallelsearch.schema", "Write the configuration's schema or the merged configuration."),
     "fetch": ("parallelsearch.downloads", "Download one registered file and check its SHA-256."),
     "geoworld": ("parallelsearch.geoworld.commands", "Generate the small encyclopedia and its questions."),

@@ -12,7 +12,7 @@ from typing import Any
 from uuid import uuid4
 
 from parallelsearch.errors import DataError
-from parallelsearch.full_disk import naming_full_disk
+from parallelsearch.machine.full_disk import naming_full_disk
 
 MANIFEST = "manifest.json"
 

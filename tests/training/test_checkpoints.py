@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from parallelsearch.errors import ResourceError
-from parallelsearch.retrieval.preflight import Space
+from parallelsearch.machine.preflight import Space
 from parallelsearch.training import checkpoints as module
 from parallelsearch.training.checkpoints import ACTOR_BYTES, CRITIC_BYTES, MARKER, Checkpoints, parameter_count
 

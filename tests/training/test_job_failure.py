@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from parallelsearch.errors import ResourceError, TrainingError
-from parallelsearch.retrieval.preflight import Space
+from parallelsearch.machine.preflight import Space
 from parallelsearch.training import job_failure as module
 from parallelsearch.training.checkpoints import Checkpoints
 from parallelsearch.training.job_failure import job_failure, log_size

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from parallelsearch import slurm
 from parallelsearch.cli import main
 from parallelsearch.errors import StoppedEarly
+from parallelsearch.machine import slurm
 from parallelsearch.training.child_process import end_child, running_child, start_child
 from parallelsearch.training.stop_request import StopRequest, stopped_early
 

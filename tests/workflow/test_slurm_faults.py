@@ -10,7 +10,7 @@ import pytest
 from slurm_node import ENDED, processes, wait_until
 from slurm_study import SmokeStudy, Training
 
-from parallelsearch.slurm import parse_duration
+from parallelsearch.machine.slurm import parse_duration
 
 pytestmark = pytest.mark.slurm
 

@@ -18,7 +18,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from parallelsearch.files import write_text
-from parallelsearch.retrieval.preflight import disk_available, require_space
+from parallelsearch.machine.preflight import disk_available, require_space
 
 MARKER = "latest_checkpointed_iteration.txt"
 READERS = 8  # files of a checkpoint that are read at once

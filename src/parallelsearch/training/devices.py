@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 
-from parallelsearch import slurm
 from parallelsearch.config import SUPERVISED, TrainingConfig
 from parallelsearch.errors import ConfigError
+from parallelsearch.machine import slurm
 
 RAY_ADDRESS = "RAY_ADDRESS"
 

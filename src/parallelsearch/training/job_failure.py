@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from parallelsearch.errors import ResourceError, TrainingError, UserError
-from parallelsearch.full_disk import NEXT_STEP, WORDS
-from parallelsearch.retrieval.preflight import disk_available, size
+from parallelsearch.machine.full_disk import NEXT_STEP, WORDS
+from parallelsearch.machine.preflight import disk_available, size
 from parallelsearch.training.checkpoints import Checkpoints
 from parallelsearch.training.child_process import log_tail
 

@@ -17,9 +17,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from uuid import uuid4
 
-from parallelsearch import slurm
 from parallelsearch.errors import RunInUseError
-from parallelsearch.full_disk import naming_full_disk
+from parallelsearch.machine import slurm
+from parallelsearch.machine.full_disk import naming_full_disk
 
 
 @dataclass(frozen=True, slots=True)

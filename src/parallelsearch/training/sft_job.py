@@ -15,7 +15,7 @@ from typing import Any
 
 from parallelsearch.config import ArmConfig
 from parallelsearch.errors import TrainingError
-from parallelsearch.full_disk import naming_full_disk
+from parallelsearch.machine.full_disk import naming_full_disk
 from parallelsearch.records import Question
 from parallelsearch.training.checkpoints import Checkpoints
 from parallelsearch.training.child_process import running_child

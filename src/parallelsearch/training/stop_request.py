@@ -12,8 +12,8 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from parallelsearch import slurm
 from parallelsearch.errors import StoppedEarly
+from parallelsearch.machine import slurm
 
 STOP_FILE = "stop"  # in the run's data/: the training loop looks for it after each step
 ASK_SLURM_SECONDS = 30.0

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from parallelsearch.processor import processor_precision
+from parallelsearch.machine.processor import processor_precision
 from parallelsearch.training.demonstration_batches import IGNORED, Padded
 
 if TYPE_CHECKING:

@@ -26,7 +26,7 @@ from parallelsearch.config import ArmConfig, ServerConfig
 from parallelsearch.corpus.gold_paragraphs import gold_paragraphs
 from parallelsearch.errors import DataError, TrainingError
 from parallelsearch.files import MANIFEST, read_json, replacing, write_json, write_text
-from parallelsearch.full_disk import naming_full_disk
+from parallelsearch.machine.full_disk import naming_full_disk
 from parallelsearch.records import Question
 from parallelsearch.retrieval.indexes.parts import open_corpus
 from parallelsearch.rewards.stepsearch import passage_text

@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 
 from parallelsearch.errors import DataError
-from parallelsearch.processor import processor_precision
+from parallelsearch.machine.processor import processor_precision
 from parallelsearch.retrieval.encoding.declaration import Pooling
 from parallelsearch.retrieval.encoding.packing import PackedRows
 from parallelsearch.retrieval.encoding.torch_model import load_body

@@ -15,10 +15,10 @@ import numpy as np
 from parallelsearch.corpus.passages import Corpus
 from parallelsearch.errors import DataError
 from parallelsearch.files import MANIFEST, read_json, sha256, write_json
-from parallelsearch.full_disk import naming_full_disk
+from parallelsearch.machine.full_disk import naming_full_disk
+from parallelsearch.machine.preflight import disk_available, require_space
 from parallelsearch.retrieval.encoding.embeddings import DTYPE, encoder_identity, shard_path, shard_rows
 from parallelsearch.retrieval.encoding.encoder import TOKENS_PER_BATCH, Encoder
-from parallelsearch.retrieval.preflight import disk_available, require_space
 
 PASSAGES_PER_BLOCK = 4096
 

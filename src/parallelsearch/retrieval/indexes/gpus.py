@@ -6,8 +6,8 @@ from importlib import metadata
 from typing import Any
 
 from parallelsearch.errors import ConfigError
+from parallelsearch.machine.preflight import Space, require_space
 from parallelsearch.retrieval.indexes.plan import index_bytes
-from parallelsearch.retrieval.preflight import Space, require_space
 
 GPU_KINDS = ("flat", "ivf_flat", "ivf_pq")  # FAISS has no GPU version of the others
 CODE_SIZES = (1, 2, 3, 4, 8, 12, 16, 20, 24, 28, 32, 40, 48, 56, 64, 96)  # bytes, of ivf_pq on a GPU

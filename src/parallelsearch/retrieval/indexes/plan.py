@@ -7,10 +7,10 @@ from typing import get_args
 
 from parallelsearch.config import INDEX_KINDS, IndexConfig
 from parallelsearch.errors import ConfigError
+from parallelsearch.machine.preflight import size
 from parallelsearch.retrieval.indexes.building import BLOCK_ROWS, training_count
 from parallelsearch.retrieval.indexes.calibration import Estimate, estimate
 from parallelsearch.retrieval.indexes.kinds import IVF_KINDS, PQ_CENTROIDS, complete_parameters
-from parallelsearch.retrieval.preflight import size
 
 FLOAT32, FLOAT16, INT64, INT32 = 4, 2, 8, 4
 BYTES_PER_VALUE = {"flat": 4, "flat_fp16": 2, "flat_int8": 1, "ivf_flat": 4, "hnsw": 4}

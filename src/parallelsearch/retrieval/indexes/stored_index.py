@@ -12,6 +12,7 @@ from parallelsearch.config import IndexConfig
 from parallelsearch.corpus.passages import PASSAGES, Corpus
 from parallelsearch.errors import DataError
 from parallelsearch.files import MANIFEST, read_json, replacing, sha256, write_json
+from parallelsearch.machine.preflight import disk_available, memory_available, require_space
 from parallelsearch.retrieval.encoding.embeddings import (
     EMBED_AGAIN,
     Embeddings,
@@ -30,7 +31,6 @@ from parallelsearch.retrieval.indexes.kinds import (
 )
 from parallelsearch.retrieval.indexes.plan import build_bytes, index_bytes, smaller_kind
 from parallelsearch.retrieval.indexes.quality import SCORE_NOISE, measure
-from parallelsearch.retrieval.preflight import disk_available, memory_available, require_space
 
 INDEX = "index.faiss"
 SELF_RETRIEVAL_FLOOR = 0.9

@@ -10,13 +10,13 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from parallelsearch import node
-from parallelsearch.doctor import app, examine, examine_environment, runnable, whole_environment
-from parallelsearch.environments import ENVIRONMENTS
 from parallelsearch.errors import ConfigError
-from parallelsearch.node import Check, Gpu, read_gpus
+from parallelsearch.machine import node
+from parallelsearch.machine.doctor import app, examine, examine_environment, runnable, whole_environment
+from parallelsearch.machine.environments import ENVIRONMENTS
+from parallelsearch.machine.node import Check, Gpu, read_gpus
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 
 
 def test_this_environment_is_found_as_it_is() -> None:
@@ -31,7 +31,7 @@ def test_a_version_beside_the_lock_and_a_missing_package_name_the_next_step(
 ) -> None:
     lock = tmp_path / "lock.txt"
     lock.write_text("pyarrow==0.1\n")
-    monkeypatch.setattr("parallelsearch.doctor.PACKAGES", ("pyarrow", "no-such-package"))
+    monkeypatch.setattr("parallelsearch.machine.doctor.PACKAGES", ("pyarrow", "no-such-package"))
     checks = {check.name: check for check in examine(lock)}
     assert not checks["pyarrow"].ok and "Locked is 0.1" in checks["pyarrow"].next_step
     assert not checks["pyarrow"].needed  # another version may still run
@@ -58,7 +58,7 @@ def test_json_holds_the_checks_and_the_exit_code_says_whether_the_laptop_study_c
     said = json.loads(done.stdout)
     assert done.exit_code == 0 and said["runnable"]["laptop study (make demo)"] is True
     assert {"name", "found", "ok", "needed", "next_step"} == said["checks"][0].keys()
-    monkeypatch.setattr("parallelsearch.doctor.PACKAGES", ("no-such-package",))
+    monkeypatch.setattr("parallelsearch.machine.doctor.PACKAGES", ("no-such-package",))
     done = CliRunner().invoke(app, [])
     assert done.exit_code == 1
     assert "NO  no-such-package" in done.stdout and "make env" in done.stdout

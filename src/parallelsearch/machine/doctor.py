@@ -10,9 +10,9 @@ from pathlib import Path
 
 import typer
 
-from parallelsearch import node
-from parallelsearch.environments import FOLDER, canonical, differences, lock_file, read_lock
-from parallelsearch.node import Check, Gpu
+from parallelsearch.machine import node
+from parallelsearch.machine.environments import FOLDER, canonical, differences, lock_file, read_lock
+from parallelsearch.machine.node import Check, Gpu
 
 LOCK = FOLDER / "cpu.txt"
 PACKAGES = ("torch", "transformers", "verl", "ray", "faiss-cpu", "mlflow", "snakemake", "pyarrow")

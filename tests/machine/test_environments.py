@@ -14,10 +14,10 @@ import pytest
 from packaging.requirements import Requirement
 
 from parallelsearch.cli import VERBS
-from parallelsearch.environments import ENVIRONMENTS, Lock, canonical, differences, lock_file, read_lock
 from parallelsearch.errors import ConfigError, DataError
+from parallelsearch.machine.environments import ENVIRONMENTS, Lock, canonical, differences, lock_file, read_lock
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 ENVS = ROOT / "envs"
 TARGET = {
     "python_version": "3.11",
