@@ -10,9 +10,9 @@ from pathlib import Path
 from snakemake.exceptions import WorkflowError
 from snakemake.utils import min_version
 from parallelsearch.errors import UserError
-from parallelsearch.job_needs import JobNeeds
-from parallelsearch.job_sizes import JobSizes
-from parallelsearch.planning import StudyPlan
+from parallelsearch.plan.job_needs import JobNeeds
+from parallelsearch.plan.job_sizes import JobSizes
+from parallelsearch.plan.planning import StudyPlan
 
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # waiting threads leave their core to other jobs
 min_version("9.18")  # from here on reruns compare checksums, and `mtime` does not look at scripts

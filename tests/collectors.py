@@ -18,7 +18,7 @@ from parallelsearch.config import TrackingConfig
 from parallelsearch.errors import UserError
 from parallelsearch.evaluation.episodes import read_episodes
 from parallelsearch.files import read_json, write_text
-from parallelsearch.paths import Results
+from parallelsearch.plan.paths import Results
 from parallelsearch.tracking.collect import collect, import_results
 from parallelsearch.tracking.results import find
 from parallelsearch.tracking.store import create

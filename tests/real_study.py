@@ -16,7 +16,7 @@ from parallelsearch.agent.protocol import is_well_formed, parse_generation, rend
 from parallelsearch.config import WARM_START, TrackingConfig
 from parallelsearch.config_files import load_arm, load_study
 from parallelsearch.evaluation.episodes import Provenance, write_episodes
-from parallelsearch.paths import Results
+from parallelsearch.plan.paths import Results
 from parallelsearch.records import Action, Episode, Hit, Passage, Question, StopReason, Structure, SubQuery, Turn
 from parallelsearch.rewards.compose import score
 from parallelsearch.training.run_folder import MetricsLog, finish_run, start_run

@@ -10,7 +10,7 @@ from hostile import COMMANDS, EVERY_COMMAND, PLACES, SCRIPT, TEXTS
 from parallelsearch.config import JudgeConfig, RemoteFile
 from parallelsearch.config_files import merge, read_yaml, validated
 from parallelsearch.errors import ConfigError
-from parallelsearch.planning import StudyPlan
+from parallelsearch.plan.planning import StudyPlan
 
 ROOT = Path(__file__).resolve().parents[1]
 HOSTILE = {**COMMANDS, "script": SCRIPT, "nul": TEXTS["nul"], "terminal": TEXTS["terminal"], "bidi": TEXTS["bidi"]}

@@ -10,7 +10,7 @@ import pytest
 from parallelsearch.config import PassageLayout
 from parallelsearch.corpus.passages import Corpus, build_corpus
 from parallelsearch.errors import ConfigError, DataError
-from parallelsearch.planning import StudyPlan
+from parallelsearch.plan.planning import StudyPlan
 
 TEXTS = [
     {"name": "Oslo", "body": "Oslo is\n the capital  of Norway."},

@@ -84,7 +84,7 @@ PLANS = """
 import sys
 from pathlib import Path
 from parallelsearch.config_files import load_arm, load_study
-from parallelsearch.planning import StudyPlan
+from parallelsearch.plan.planning import StudyPlan
 for study in sys.argv[1:]:
     plan = StudyPlan(load_study(Path(study)))
     print(study, plan.question_sets, [(name, plan.arm(name).agent.strategy) for name in plan.study.arms])

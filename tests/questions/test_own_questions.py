@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 from parallelsearch.config import STRUCTURES, QuestionLayout, StudyConfig
 from parallelsearch.config_files import merge, read_yaml, validated
 from parallelsearch.errors import ConfigError, DataError
-from parallelsearch.planning import StudyPlan
+from parallelsearch.plan.planning import StudyPlan
 from parallelsearch.questions.commands import app
 from parallelsearch.questions.reader import read_file
 from parallelsearch.questions.store import read_provenance, read_questions

@@ -9,7 +9,7 @@ import pytest
 from parallelsearch import cli
 from parallelsearch.config_files import load_study
 from parallelsearch.errors import MismatchError
-from parallelsearch.planning import StudyPlan
+from parallelsearch.plan.planning import StudyPlan
 from parallelsearch.questions.reader import read_file
 from parallelsearch.questions.sizes import WantedSizes, check_sizes
 

@@ -11,7 +11,7 @@ import real_study
 
 from parallelsearch.errors import DataError
 from parallelsearch.evaluation.episodes import read_episodes, read_provenance, write_episodes
-from parallelsearch.paths import Results
+from parallelsearch.plan.paths import Results
 from parallelsearch.report import figures, tables
 from parallelsearch.report.study import Study, read_study
 

@@ -18,7 +18,7 @@ from scipy.stats import binomtest
 
 from parallelsearch.config_files import read_yaml
 from parallelsearch.errors import ConfigError, DataError
-from parallelsearch.planning import DATASET_TABLES
+from parallelsearch.plan.planning import DATASET_TABLES
 from parallelsearch.report import tables
 from parallelsearch.report.published import PARALLELSEARCH, PUBLISHED_DIR
 from parallelsearch.report.study import Study, read_study

@@ -14,7 +14,7 @@ from parallelsearch.config import EXTRA_TERMS, SEMANTICS, RewardConfig, StudyCon
 from parallelsearch.config_files import load_study, merge, read_yaml, validated
 from parallelsearch.errors import ConfigError
 from parallelsearch.evaluation.episodes import Provenance, read_episodes, write_episodes
-from parallelsearch.planning import StudyPlan
+from parallelsearch.plan.planning import StudyPlan
 from parallelsearch.records import Question, Structure
 from parallelsearch.rewards.breakdown import TERMS
 from parallelsearch.rewards.compose import score

@@ -12,7 +12,7 @@ from mlflow import MlflowClient
 from mlflow_server import MlflowServer, mlflow_server
 from postgres import PASSWORD, Postgres
 
-from parallelsearch.paths import Results
+from parallelsearch.plan.paths import Results
 from parallelsearch.tracking.store import DATABASE, Store, create
 
 

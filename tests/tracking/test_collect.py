@@ -22,7 +22,7 @@ from parallelsearch.config import TrackingConfig
 from parallelsearch.errors import DataError
 from parallelsearch.evaluation.episodes import read_episodes, read_provenance, read_rows, write_episodes
 from parallelsearch.files import read_json, write_json, write_text
-from parallelsearch.paths import Results
+from parallelsearch.plan.paths import Results
 from parallelsearch.tracking.collect import collect
 from parallelsearch.tracking.store import Store, create
 from parallelsearch.training.run_folder import start_run

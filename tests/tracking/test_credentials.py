@@ -14,7 +14,7 @@ from postgres import ENCODED, PASSWORD, Postgres
 from parallelsearch import cli
 from parallelsearch.config import TrackingConfig
 from parallelsearch.files import read_json
-from parallelsearch.paths import Results
+from parallelsearch.plan.paths import Results
 from parallelsearch.tracking.place import PASSWORD as PASSWORD_VARIABLE
 from parallelsearch.tracking.place import USERNAME as USERNAME_VARIABLE
 

@@ -24,7 +24,7 @@ from parallelsearch import cli
 from parallelsearch.config import TrackingConfig
 from parallelsearch.errors import DataError
 from parallelsearch.files import read_json
-from parallelsearch.paths import Results
+from parallelsearch.plan.paths import Results
 from parallelsearch.tracking.collect import collect, import_results
 from parallelsearch.tracking.store import create
 

@@ -12,7 +12,7 @@ from mlflow import MlflowClient
 
 from parallelsearch.errors import DataError
 from parallelsearch.evaluation.episodes import read_episodes, read_provenance, write_episodes
-from parallelsearch.paths import Results
+from parallelsearch.plan.paths import Results
 from parallelsearch.tracking.collect import collect
 from parallelsearch.tracking.store import Store
 

@@ -14,7 +14,7 @@ from mlflow_server import MlflowServer
 
 from parallelsearch.config import TrackingConfig
 from parallelsearch.files import read_json
-from parallelsearch.paths import Results
+from parallelsearch.plan.paths import Results
 from parallelsearch.tracking.study import study_id
 
 pytestmark = pytest.mark.slow

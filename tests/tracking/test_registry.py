@@ -12,7 +12,7 @@ from safetensors.numpy import save_file
 
 from parallelsearch.evaluation.episodes import read_rows
 from parallelsearch.files import read_json
-from parallelsearch.paths import Results
+from parallelsearch.plan.paths import Results
 from parallelsearch.tracking import registry
 from parallelsearch.tracking.collect import collect
 from parallelsearch.tracking.results import find

@@ -17,7 +17,7 @@ from parallelsearch.evaluation.episodes import (
     read_rows,
     write_episodes,
 )
-from parallelsearch.paths import Results
+from parallelsearch.plan.paths import Results
 from parallelsearch.records import Episode
 from parallelsearch.tracking import traces as tracing
 from parallelsearch.tracking.collect import collect

@@ -189,7 +189,7 @@ def test_the_slurm_profile_plans_the_papers_study_with_its_gpus_and_without_any_
 def test_one_machine_bounds_the_memory_of_its_jobs_and_the_slurm_profile_does_not(checkout: Checkout) -> None:
     checkout.edit("workflow/rules/train.smk", "(nodes: {resources.nodes}", "(MB: {resources.mem_mb}")
     on_slurm = checkout.plan("--profile", "slurm", "all").output
-    assert "Training parallelsearch, seed 0 (MB: 489568," in on_slurm  # tests/test_job_needs.py has it by hand
+    assert "Training parallelsearch, seed 0 (MB: 489568," in on_slurm  # tests/plan/test_job_needs.py has it by hand
     here = checkout.plan("all", "--resources", "mem_mb=4500").output
     assert "Training parallelsearch, seed 0 (MB: 4500," in here
     assert "Training parallelsearch, seed 0 (MB: 5026," in checkout.plan("all").output

@@ -1,4 +1,4 @@
-"""A wrong configuration is refused before any job is planned, in one sentence (all cases: tests/test_planning.py)."""
+"""A wrong configuration is refused before any job is planned, in one sentence (all cases: plan/test_planning.py)."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ from parallelsearch.errors import DataError
 from parallelsearch.evaluation import comparisons, metrics
 from parallelsearch.evaluation.episodes import Provenance, read_provenance
 from parallelsearch.evaluation.training_runs import TrainingRun, read_run
-from parallelsearch.paths import PUBLISHED
+from parallelsearch.plan.paths import PUBLISHED
 
 
 class ReportSettings(Section):

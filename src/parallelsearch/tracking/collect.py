@@ -13,7 +13,7 @@ from typing import Any
 
 from parallelsearch.config import TrackingConfig
 from parallelsearch.files import sha256, write_json
-from parallelsearch.paths import Results
+from parallelsearch.plan.paths import Results
 from parallelsearch.tracking.faults import StoreUnavailable, patiently
 from parallelsearch.tracking.place import Place, own_place, place_of
 from parallelsearch.tracking.registry import register

@@ -14,7 +14,7 @@ from parallelsearch.errors import DataError
 from parallelsearch.evaluation.episodes import read_provenance
 from parallelsearch.evaluation.training_runs import TrainingRun, read_run
 from parallelsearch.files import sha256
-from parallelsearch.paths import PUBLISHED
+from parallelsearch.plan.paths import PUBLISHED
 from parallelsearch.training.run_folder import config_sha256
 
 _SEED = re.compile(r"seed\d+")  # a run that was set aside has a longer name

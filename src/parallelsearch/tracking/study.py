@@ -12,7 +12,7 @@ from uuid import uuid4
 
 from parallelsearch.errors import DataError
 from parallelsearch.files import read_json, write_json
-from parallelsearch.paths import Results
+from parallelsearch.plan.paths import Results
 
 STUDY = "parallelsearch.study"  # tag of every run
 

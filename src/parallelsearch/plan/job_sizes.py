@@ -11,9 +11,9 @@ from pathlib import Path
 
 from parallelsearch.errors import DataError
 from parallelsearch.files import MANIFEST, read_json
-from parallelsearch.planning import StudyPlan
+from parallelsearch.plan.planning import StudyPlan
+from parallelsearch.plan.settings_slices import split_of
 from parallelsearch.retrieval.encoding.declaration import load_declaration
-from parallelsearch.settings_slices import split_of
 from parallelsearch.training.packaged_policy import load_packaged_policy
 
 BYTES_PER_PASSAGE = 685  # of raw text: wiki-18 has 14.4 GB for 21,015,324 passages of 100 words

@@ -14,8 +14,8 @@ from typing import Any
 from parallelsearch.config import SUPERVISED, WARM_START, ArmConfig, RemoteFile, StudyConfig
 from parallelsearch.config_files import CONFIG_DIR, declaration_file, load_arm, validate_study
 from parallelsearch.errors import ConfigError
-from parallelsearch.paths import Results
-from parallelsearch.settings_slices import SettingsSlices, split_of
+from parallelsearch.plan.paths import Results
+from parallelsearch.plan.settings_slices import SettingsSlices, split_of
 
 DATASET_TABLES = ("_by_structure", "_comparison", "_details", "_over_seeds", "_published")
 GEOWORLD_SPLITS = ("train", "dev", "test")

@@ -11,10 +11,10 @@ import pytest
 
 from parallelsearch.config_files import CONFIG_DIR, merge, read_yaml
 from parallelsearch.errors import ConfigError
-from parallelsearch.planning import StudyPlan
-from parallelsearch.settings_slices import canonical
+from parallelsearch.plan.planning import StudyPlan
+from parallelsearch.plan.settings_slices import canonical
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 
 
 @pytest.fixture(autouse=True)

@@ -12,7 +12,7 @@ from math import ceil
 from pathlib import Path
 
 from parallelsearch.config import SUPERVISED, IndexConfig
-from parallelsearch.job_sizes import BYTES_PER_PASSAGE, JobSizes
+from parallelsearch.plan.job_sizes import BYTES_PER_PASSAGE, JobSizes
 from parallelsearch.retrieval.indexes.calibration import estimate
 from parallelsearch.retrieval.indexes.kinds import complete_parameters
 from parallelsearch.retrieval.indexes.plan import FLOAT16, build_bytes, index_bytes

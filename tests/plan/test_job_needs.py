@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from parallelsearch.config_files import CONFIG_DIR, merge, read_yaml
-from parallelsearch.job_needs import LONGEST, SHORTEST, JobNeeds
-from parallelsearch.job_sizes import JobSizes
-from parallelsearch.planning import StudyPlan
+from parallelsearch.plan.job_needs import LONGEST, SHORTEST, JobNeeds
+from parallelsearch.plan.job_sizes import JobSizes
+from parallelsearch.plan.planning import StudyPlan
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 
 
 @pytest.fixture(autouse=True)
