@@ -19,7 +19,7 @@ from parallelsearch.evaluation.episodes import Provenance, write_episodes
 from parallelsearch.plan.paths import Results
 from parallelsearch.records import Action, Episode, Hit, Passage, Question, StopReason, Structure, SubQuery, Turn
 from parallelsearch.rewards.compose import score
-from parallelsearch.training.run_folder import MetricsLog, finish_run, start_run
+from parallelsearch.runs.run_folder import MetricsLog, finish_run, start_run
 
 ARMS = ("search-r1", "parallelsearch", "no-decomposition-reward", "no-search-count-reward")
 DATASET = "hotpotqa"

@@ -78,7 +78,7 @@ ALLOWED = {
     ("cli.py", "import_module(VERBS[verb][0])"),
     ("rewards/extra/__init__.py", "import_module(f'{__name__}.{name}')"),
     ("strategies/strategy.py", "import_module(f'parallelsearch.strategies.{name}')"),
-    ("training/tensor_file.py", "pickle"),
+    ("runs/tensor_file.py", "pickle"),
     ("model_folder.py", "the name trust_remote_code as text"),
 }
 
@@ -95,7 +95,7 @@ def test_no_source_file_reads_pickles_runs_foreign_code_or_calls_a_shell() -> No
 
 
 def test_the_one_import_of_pickle_is_of_its_error() -> None:
-    tree = ast.parse((SOURCE / "training" / "tensor_file.py").read_text())
+    tree = ast.parse((SOURCE / "runs" / "tensor_file.py").read_text())
     used = {
         node.attr
         for node in ast.walk(tree)

@@ -23,9 +23,9 @@ from parallelsearch.errors import DataError
 from parallelsearch.evaluation.episodes import read_episodes, read_provenance, read_rows, write_episodes
 from parallelsearch.files import read_json, write_json, write_text
 from parallelsearch.plan.paths import Results
+from parallelsearch.runs.run_folder import start_run
 from parallelsearch.tracking.collect import collect
 from parallelsearch.tracking.store import Store, create
-from parallelsearch.training.run_folder import start_run
 
 
 def artifact_folder(store: Store, run: Run) -> Path:

@@ -12,8 +12,8 @@ import pytest
 
 from parallelsearch.errors import ResourceError, TrainingError
 from parallelsearch.machine.preflight import Space
+from parallelsearch.runs.checkpoints import Checkpoints
 from parallelsearch.training import job_failure as module
-from parallelsearch.training.checkpoints import Checkpoints
 from parallelsearch.training.job_failure import job_failure, log_size
 from parallelsearch.training.leftovers import VARIABLE, end_leftovers
 

@@ -13,7 +13,7 @@ from transformers import AutoModelForCausalLM
 
 from parallelsearch.config import ArmConfig
 from parallelsearch.config_files import load_arm, load_study
-from parallelsearch.training.checkpoints import Checkpoints
+from parallelsearch.runs.checkpoints import Checkpoints
 from parallelsearch.training.policy import build_policy, save_policy, train_tokenizer
 from parallelsearch.training.policy_export import export_policy
 from parallelsearch.training.token_rows import TokenRow, write_token_rows

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from parallelsearch.training.run_folder import read_metrics
+from parallelsearch.runs.run_folder import read_metrics
 from parallelsearch.training.training_metrics import TrainingMetrics, episode_means
 
 

@@ -17,11 +17,12 @@ from parallelsearch.errors import DataError, EngineError, MismatchError, Trainin
 from parallelsearch.evaluation.commands import app as evaluation
 from parallelsearch.files import write_json
 from parallelsearch.model_folder import file_checksums
+from parallelsearch.runs.local_policy import local_policy
+from parallelsearch.runs.run_folder import finish_run
+from parallelsearch.runs.tensor_file import load_tensors
 from parallelsearch.training.commands import app as training
-from parallelsearch.training.policy import build_policy, local_policy, save_policy, train_tokenizer
+from parallelsearch.training.policy import build_policy, save_policy, train_tokenizer
 from parallelsearch.training.policy_export import merged_shards
-from parallelsearch.training.run_folder import finish_run
-from parallelsearch.training.tensor_file import load_tensors
 
 OWNED = "OWNED"
 CODE = """

@@ -8,8 +8,8 @@ from transformers import AutoModelForCausalLM
 
 from parallelsearch.config import AgentConfig, PolicyConfig, WarmStartConfig
 from parallelsearch.geoworld.facts import World, load_world, split_countries
+from parallelsearch.runs.run_folder import read_metrics
 from parallelsearch.training import warm_start as module
-from parallelsearch.training.run_folder import read_metrics
 from parallelsearch.training.supervised import SupervisedSteps
 from parallelsearch.training.warm_start import warm_start
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from parallelsearch.config import EvaluationConfig
 from parallelsearch.engines.local_engines import OpenedEngine, open_local_engine
-from parallelsearch.training.policy import local_policy
+from parallelsearch.runs.local_policy import local_policy
 
 
 def open_engine(config: EvaluationConfig, policy: str) -> tuple[OpenedEngine, Path]:

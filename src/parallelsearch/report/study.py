@@ -15,8 +15,8 @@ from parallelsearch.config_files import from_json
 from parallelsearch.errors import DataError
 from parallelsearch.evaluation import comparisons, metrics
 from parallelsearch.evaluation.episodes import Provenance, read_provenance
-from parallelsearch.evaluation.training_runs import TrainingRun, read_run
 from parallelsearch.plan.paths import PUBLISHED
+from parallelsearch.runs.training_runs import TrainingRun, read_run
 
 
 class ReportSettings(Section):

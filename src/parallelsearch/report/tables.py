@@ -12,12 +12,12 @@ import pandas as pd
 from parallelsearch.errors import DataError
 from parallelsearch.evaluation import metrics
 from parallelsearch.evaluation.paired_tests import POWER
-from parallelsearch.evaluation.training_runs import TrainingRun
 from parallelsearch.records import Structure
 from parallelsearch.report.published import PARALLELSEARCH, PUBLISHED_DIR, read_published
 from parallelsearch.report.published_table import published_table
 from parallelsearch.report.study import Study
 from parallelsearch.report.table import Table
+from parallelsearch.runs.training_runs import TrainingRun
 
 BY_STRUCTURE_COLUMNS = [
     "arm", "seed", "structure", "n", "em", "em_low", "em_high", "f1", "decomposition_ratio", "turns", "llm_calls",

@@ -12,10 +12,10 @@ from parallelsearch.config import WARM_START
 from parallelsearch.config.names import is_dotted_name
 from parallelsearch.errors import DataError
 from parallelsearch.evaluation.episodes import read_provenance
-from parallelsearch.evaluation.training_runs import TrainingRun, read_run
 from parallelsearch.files import sha256
 from parallelsearch.plan.paths import PUBLISHED
-from parallelsearch.training.run_folder import config_sha256
+from parallelsearch.runs.run_folder import config_sha256
+from parallelsearch.runs.training_runs import TrainingRun, read_run
 
 _SEED = re.compile(r"seed\d+")  # a run that was set aside has a longer name
 

@@ -34,8 +34,8 @@ def warm_start_command(
     """Trains a small policy on demonstrations; writes policy/, metrics.jsonl, config.yaml and done.json."""
     from parallelsearch.files import sha256
     from parallelsearch.geoworld.facts import read_facts
-    from parallelsearch.training.run_folder import finish_run, is_finished, start_run
-    from parallelsearch.training.run_lock import only_writer
+    from parallelsearch.runs.run_folder import finish_run, is_finished, start_run
+    from parallelsearch.runs.run_lock import only_writer
     from parallelsearch.training.warm_start import warm_start
 
     config = from_json(WarmStartSettings, settings, "warm-start --settings")
@@ -69,11 +69,11 @@ def train(
 ) -> None:
     """Trains one arm with veRL; writes policy/, metrics.jsonl, config.yaml and done.json."""
     from parallelsearch.questions.store import read_questions
+    from parallelsearch.runs.local_policy import local_policy
+    from parallelsearch.runs.run_folder import finish_run, is_finished, start_run
+    from parallelsearch.runs.run_lock import only_writer
     from parallelsearch.training.algorithms import train_arm
     from parallelsearch.training.failed_run import clear_failure
-    from parallelsearch.training.policy import local_policy
-    from parallelsearch.training.run_folder import finish_run, is_finished, start_run
-    from parallelsearch.training.run_lock import only_writer
     from parallelsearch.training.verl_job import clear_checkpoints
 
     config = from_json(ArmConfig, settings, "train --settings")
@@ -131,7 +131,7 @@ def serve(
     A token is asked for when PARALLELSEARCH_POLICY_TOKEN is set.
     """
     from parallelsearch.engines.policy_server import serve_policy
-    from parallelsearch.training.policy import local_policy
+    from parallelsearch.runs.local_policy import local_policy
 
     folder = Path(local_policy(policy))
     serve_policy(

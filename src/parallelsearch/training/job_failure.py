@@ -7,7 +7,7 @@ from pathlib import Path
 from parallelsearch.errors import ResourceError, TrainingError, UserError
 from parallelsearch.machine.full_disk import NEXT_STEP, WORDS
 from parallelsearch.machine.preflight import disk_available, size
-from parallelsearch.training.checkpoints import Checkpoints
+from parallelsearch.runs.checkpoints import Checkpoints
 from parallelsearch.training.child_process import log_tail
 
 LOG = "verl.log"

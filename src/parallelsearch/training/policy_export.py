@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from parallelsearch.errors import TrainingError
 from parallelsearch.files import replacing
 from parallelsearch.model_folder import SAFE, SAFE_TOKENIZER
-from parallelsearch.training.tensor_file import load_tensors
+from parallelsearch.runs.tensor_file import load_tensors
 
 if TYPE_CHECKING:
     import torch

@@ -17,7 +17,7 @@ from parallelsearch.config import ArmConfig
 from parallelsearch.errors import TrainingError
 from parallelsearch.machine.full_disk import naming_full_disk
 from parallelsearch.records import Question
-from parallelsearch.training.checkpoints import Checkpoints
+from parallelsearch.runs.checkpoints import Checkpoints
 from parallelsearch.training.child_process import running_child
 from parallelsearch.training.failed_run import end_run, export_last
 from parallelsearch.training.guard import Guard

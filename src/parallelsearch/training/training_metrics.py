@@ -13,7 +13,7 @@ from typing import Any
 from parallelsearch.files import write_text
 from parallelsearch.records import StopReason, Structure
 from parallelsearch.rewards.breakdown import EXTRA
-from parallelsearch.training.run_folder import MetricsLog, read_metrics
+from parallelsearch.runs.run_folder import MetricsLog, read_metrics
 
 _BY_STRUCTURE = (Structure.PARALLEL, Structure.SEQUENTIAL, Structure.MIXED, Structure.SINGLE)
 _KEPT_PREFIXES = ("actor/", "critic/", "training/", "timing_s/", "perf/", "response_length/", "rollout_corr/")

@@ -30,8 +30,8 @@ from parallelsearch.machine.full_disk import naming_full_disk
 from parallelsearch.records import Question
 from parallelsearch.retrieval.indexes.parts import open_corpus
 from parallelsearch.rewards.stepsearch import passage_text
+from parallelsearch.runs.checkpoints import Checkpoints
 from parallelsearch.secret import POLICY_TOKEN_VARIABLE
-from parallelsearch.training.checkpoints import Checkpoints
 from parallelsearch.training.child_process import running_child
 from parallelsearch.training.failed_run import LAST_GOOD, end_run, export_last
 from parallelsearch.training.guard import Guard, Verdict

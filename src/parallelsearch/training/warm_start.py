@@ -16,13 +16,13 @@ from parallelsearch.agent.tags import TAG_SETS
 from parallelsearch.config import AgentConfig, PolicyConfig, WarmStartConfig
 from parallelsearch.files import replacing
 from parallelsearch.geoworld.facts import World
+from parallelsearch.runs.run_folder import MetricsLog
+from parallelsearch.runs.tensor_file import load_tensors
 from parallelsearch.training.demonstration_batches import batches
 from parallelsearch.training.demonstrations import demonstrations
 from parallelsearch.training.policy import build_policy, save_policy, train_tokenizer
-from parallelsearch.training.run_folder import MetricsLog
 from parallelsearch.training.stop_request import StopRequest, stopped_early
 from parallelsearch.training.supervised import SupervisedSteps, gradient_threads, rate_of
-from parallelsearch.training.tensor_file import load_tensors
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase

@@ -10,7 +10,7 @@ from parallelsearch.config import SUPERVISED
 from parallelsearch.config_files import read_yaml
 from parallelsearch.errors import DataError
 from parallelsearch.files import read_json
-from parallelsearch.training.run_folder import read_metrics
+from parallelsearch.runs.run_folder import read_metrics
 
 
 @dataclass(frozen=True)

@@ -13,12 +13,12 @@ from pathlib import Path
 import pytest
 
 from parallelsearch.errors import RunInUseError
-from parallelsearch.training.run_lock import Holder, earlier_job, lock_path, only_writer, read_holder
+from parallelsearch.runs.run_lock import Holder, earlier_job, lock_path, only_writer, read_holder
 
 HOLD = """
 import sys, time
 from pathlib import Path
-from parallelsearch.training.run_lock import only_writer
+from parallelsearch.runs.run_lock import only_writer
 with only_writer(Path(sys.argv[1])):
     print("held", flush=True)
     time.sleep(300)
@@ -27,7 +27,7 @@ RACE = """
 import sys, time
 from pathlib import Path
 from parallelsearch.errors import RunInUseError
-from parallelsearch.training.run_lock import only_writer
+from parallelsearch.runs.run_lock import only_writer
 run, total = Path(sys.argv[1]), Path(sys.argv[2])
 done = 0
 while done < 20:

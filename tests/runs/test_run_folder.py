@@ -9,8 +9,8 @@ import pytest
 import yaml
 
 from parallelsearch.errors import DataError
+from parallelsearch.runs.run_folder import MetricsLog, finish_run, policy_folder, read_metrics, start_run
 from parallelsearch.training.commands import _inputs
-from parallelsearch.training.run_folder import MetricsLog, finish_run, policy_folder, read_metrics, start_run
 
 
 def test_a_run_with_the_same_settings_goes_on(tmp_path) -> None:

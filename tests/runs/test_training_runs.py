@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from parallelsearch.errors import DataError
-from parallelsearch.evaluation.training_runs import read_run
 from parallelsearch.files import write_json, write_text
+from parallelsearch.runs.training_runs import read_run
 
 
 @pytest.fixture

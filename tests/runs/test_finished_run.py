@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from parallelsearch.training import finished_run
-from parallelsearch.training.run_folder import finish_run, is_finished, start_run
+from parallelsearch.runs import finished_run
+from parallelsearch.runs.run_folder import finish_run, is_finished, start_run
 
 CONFIG: dict[str, Any] = {"reward": {"lambda_d": 0.15}, "inputs": {"index": "abc"}}
 

@@ -10,8 +10,8 @@ import torch
 
 from parallelsearch.errors import ResourceError
 from parallelsearch.machine.preflight import Space
-from parallelsearch.training import checkpoints as module
-from parallelsearch.training.checkpoints import ACTOR_BYTES, CRITIC_BYTES, MARKER, Checkpoints, parameter_count
+from parallelsearch.runs import checkpoints as module
+from parallelsearch.runs.checkpoints import ACTOR_BYTES, CRITIC_BYTES, MARKER, Checkpoints, parameter_count
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ from parallelsearch.errors import DataError
 from parallelsearch.files import read_json, write_text
 from parallelsearch.machine.full_disk import naming_full_disk
 from parallelsearch.model_folder import file_checksums, require_unchanged
-from parallelsearch.training.finished_run import record_finished, restore_finished
+from parallelsearch.runs.finished_run import record_finished, restore_finished
 
 VERSIONED = ("verl", "torch", "transformers", "ray", "faiss-cpu", "parallelsearch")
 

@@ -7,8 +7,8 @@ import pytest
 from safetensors.numpy import save_file
 
 from parallelsearch.errors import DataError, TrainingError
-from parallelsearch.training.policy import local_policy
-from parallelsearch.training.run_folder import finish_run
+from parallelsearch.runs.local_policy import local_policy
+from parallelsearch.runs.run_folder import finish_run
 
 
 def test_a_models_folder_is_taken_as_it_is(tmp_path) -> None:
