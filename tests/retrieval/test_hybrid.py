@@ -23,7 +23,7 @@ from parallelsearch.retrieval.indexes.composed import write_hybrid
 from parallelsearch.retrieval.opening import open_retriever
 from parallelsearch.retrieval.retriever import LocalRetriever, Retriever
 from parallelsearch.retrieval.serving.client import HttpRetriever
-from parallelsearch.training.retriever_process import served_index
+from parallelsearch.training.process.retriever_process import served_index
 
 
 def hits(*ids: int) -> list[Hit]:

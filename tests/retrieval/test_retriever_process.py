@@ -14,8 +14,8 @@ from parallelsearch.errors import MismatchError, RetrieverError
 from parallelsearch.files import read_json, write_json
 from parallelsearch.records import Hit
 from parallelsearch.retrieval.serving.client import HttpRetriever
-from parallelsearch.training.retriever_process import served_index, shared_url
-from parallelsearch.training.server_process import server_process
+from parallelsearch.training.process.retriever_process import served_index, shared_url
+from parallelsearch.training.process.server_process import server_process
 
 
 def test_a_job_gets_a_server_that_ends_with_it(study, tmp_path) -> None:

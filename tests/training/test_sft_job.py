@@ -15,7 +15,7 @@ from parallelsearch.errors import TrainingError
 from parallelsearch.records import Question, Structure
 from parallelsearch.runs.run_folder import read_metrics
 from parallelsearch.training import sft_job
-from parallelsearch.training.child_process import running_child
+from parallelsearch.training.process.child_process import running_child
 from parallelsearch.training.sft_job import SupervisedMetrics, in_drawn_order, torchrun, train_on_rows
 from parallelsearch.training.token_rows import TokenRow, read_token_rows
 

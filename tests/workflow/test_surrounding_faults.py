@@ -28,7 +28,7 @@ from parallelsearch.files import read_json
 from parallelsearch.questions.store import read_questions
 from parallelsearch.records import Episode
 from parallelsearch.retrieval.serving.client import HttpRetriever
-from parallelsearch.training.retriever_process import served_index
+from parallelsearch.training.process.retriever_process import served_index
 
 pytestmark = [pytest.mark.slow, pytest.mark.faults]
 

@@ -18,7 +18,7 @@ from parallelsearch.retrieval.indexes.kinds import complete_parameters
 from parallelsearch.retrieval.indexes.plan import FLOAT16, build_bytes, index_bytes
 from parallelsearch.runs.checkpoints import ACTOR_BYTES, CRITIC_BYTES, POLICY_BYTES
 from parallelsearch.runs.run_lock import earlier_job
-from parallelsearch.training.devices import node_count
+from parallelsearch.training.process.devices import node_count
 
 MB = 1_000_000
 PER_ATTEMPT = 0.5  # more of memory and time with each further attempt

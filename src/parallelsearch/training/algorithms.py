@@ -10,11 +10,11 @@ from typing import Any
 from parallelsearch.config import ArmConfig
 from parallelsearch.errors import ConfigError
 from parallelsearch.records import Question
-from parallelsearch.training.devices import require_devices
-from parallelsearch.training.retriever_process import served_index, shared_url
+from parallelsearch.training.process.devices import require_devices
+from parallelsearch.training.process.retriever_process import served_index, shared_url
+from parallelsearch.training.process.simulator_process import served_policy
 from parallelsearch.training.sampling_job import train_on_own_episodes
 from parallelsearch.training.sft_job import train_on_answers
-from parallelsearch.training.simulator_process import served_policy
 from parallelsearch.training.verl_job import run_job
 
 

@@ -20,8 +20,8 @@ from tempfile import TemporaryDirectory
 
 from parallelsearch.config import TrainingConfig
 from parallelsearch.errors import ResourceError
-from parallelsearch.training.child_process import log_tail, running_child
-from parallelsearch.training.devices import RAY_ADDRESS, node_count
+from parallelsearch.training.process.child_process import log_tail, running_child
+from parallelsearch.training.process.devices import RAY_ADDRESS, node_count
 from parallelsearch.training.verl_config import LOGICAL_CPUS, OBJECT_STORE_BYTES
 
 START_SECONDS = 600

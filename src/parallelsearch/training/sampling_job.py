@@ -19,7 +19,8 @@ from parallelsearch.config import ArmConfig, Section
 from parallelsearch.errors import StoppedEarly, TrainingError
 from parallelsearch.files import read_json, sha256, write_text
 from parallelsearch.records import Question
-from parallelsearch.training.child_process import log_tail, running_child
+from parallelsearch.training.process.child_process import log_tail, running_child
+from parallelsearch.training.process.stop_request import StopRequest
 from parallelsearch.training.rejection_sampling import (
     chunk_count,
     chunk_folder,
@@ -28,7 +29,6 @@ from parallelsearch.training.rejection_sampling import (
     total_counts,
 )
 from parallelsearch.training.sft_job import in_drawn_order, train_on_rows
-from parallelsearch.training.stop_request import StopRequest
 from parallelsearch.training.verl_job import POLL_SECONDS
 
 

@@ -18,12 +18,12 @@ from parallelsearch.errors import TrainingError
 from parallelsearch.machine.full_disk import naming_full_disk
 from parallelsearch.records import Question
 from parallelsearch.runs.checkpoints import Checkpoints
-from parallelsearch.training.child_process import running_child
 from parallelsearch.training.failed_run import end_run, export_last
-from parallelsearch.training.guard import Guard
-from parallelsearch.training.job_failure import LOG, job_failure, log_size
-from parallelsearch.training.leftovers import end_leftovers
-from parallelsearch.training.stop_request import STOP_FILE, StopRequest, stopped_early
+from parallelsearch.training.process.child_process import running_child
+from parallelsearch.training.process.guard import Guard
+from parallelsearch.training.process.job_failure import LOG, job_failure, log_size
+from parallelsearch.training.process.leftovers import end_leftovers
+from parallelsearch.training.process.stop_request import STOP_FILE, StopRequest, stopped_early
 from parallelsearch.training.token_rows import TokenRow, answer_rows, read_token_rows, write_token_rows
 from parallelsearch.training.training_metrics import TrainingMetrics
 from parallelsearch.training.verl_job import (

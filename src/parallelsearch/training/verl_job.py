@@ -32,13 +32,13 @@ from parallelsearch.retrieval.indexes.parts import open_corpus
 from parallelsearch.rewards.stepsearch import passage_text
 from parallelsearch.runs.checkpoints import Checkpoints
 from parallelsearch.secret import POLICY_TOKEN_VARIABLE
-from parallelsearch.training.child_process import running_child
 from parallelsearch.training.failed_run import LAST_GOOD, end_run, export_last
-from parallelsearch.training.guard import Guard, Verdict
-from parallelsearch.training.job_failure import LOG, job_failure, log_size
-from parallelsearch.training.leftovers import end_leftovers
+from parallelsearch.training.process.child_process import running_child
+from parallelsearch.training.process.guard import Guard, Verdict
+from parallelsearch.training.process.job_failure import LOG, job_failure, log_size
+from parallelsearch.training.process.leftovers import end_leftovers
+from parallelsearch.training.process.stop_request import STOP_FILE, StopRequest, stopped_early
 from parallelsearch.training.ray_cluster import ray_cluster
-from parallelsearch.training.stop_request import STOP_FILE, StopRequest, stopped_early
 from parallelsearch.training.training_metrics import TrainingMetrics
 from parallelsearch.training.verl_config import ADVANTAGES, AGENT_NAME, JobFiles, compose, overrides
 

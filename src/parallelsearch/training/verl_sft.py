@@ -13,7 +13,7 @@ import torch
 from verl.trainer import sft_trainer
 from verl.utils import tensordict_utils
 
-from parallelsearch.training.stop_request import STOP_FILE
+from parallelsearch.training.process.stop_request import STOP_FILE
 
 STEP_SECONDS = "timing_s/step"
 

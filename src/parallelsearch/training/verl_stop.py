@@ -13,7 +13,7 @@ from typing import Any
 from verl.trainer.ppo.checkpoint_callback import CheckpointCallback
 from verl.trainer.ppo.v1.trainer_sync import PPOTrainerSync
 
-from parallelsearch.training.stop_request import STOP_FILE
+from parallelsearch.training.process.stop_request import STOP_FILE
 
 _on_step_end = PPOTrainerSync.on_step_end
 

@@ -21,7 +21,7 @@ from parallelsearch.runs.tensor_file import load_tensors
 from parallelsearch.training.demonstration_batches import batches
 from parallelsearch.training.demonstrations import demonstrations
 from parallelsearch.training.policy import build_policy, save_policy, train_tokenizer
-from parallelsearch.training.stop_request import StopRequest, stopped_early
+from parallelsearch.training.process.stop_request import StopRequest, stopped_early
 from parallelsearch.training.supervised import SupervisedSteps, gradient_threads, rate_of
 
 if TYPE_CHECKING:

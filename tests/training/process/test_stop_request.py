@@ -13,8 +13,8 @@ import pytest
 from parallelsearch.cli import main
 from parallelsearch.errors import StoppedEarly
 from parallelsearch.machine import slurm
-from parallelsearch.training.child_process import end_child, running_child, start_child
-from parallelsearch.training.stop_request import StopRequest, stopped_early
+from parallelsearch.training.process.child_process import end_child, running_child, start_child
+from parallelsearch.training.process.stop_request import StopRequest, stopped_early
 
 WAITING = "import subprocess, time; print(subprocess.Popen(['sleep', '300']).pid, flush=True); time.sleep(300)"
 

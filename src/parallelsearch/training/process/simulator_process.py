@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 
 from parallelsearch.errors import EngineError
-from parallelsearch.training.server_process import server_process
+from parallelsearch.training.process.server_process import server_process
 
 
 def served_policy(

@@ -11,7 +11,7 @@ import httpx
 
 from parallelsearch.errors import MismatchError, RetrieverError
 from parallelsearch.files import MANIFEST, read_json
-from parallelsearch.training.server_process import server_process
+from parallelsearch.training.process.server_process import server_process
 
 SHARED = "retriever.json"  # in the index' folder: host, port, url and the index' checksum of a server for all jobs
 

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from parallelsearch.errors import UserError
 from parallelsearch.files import read_json
-from parallelsearch.training.child_process import end_child, start_child
+from parallelsearch.training.process.child_process import end_child, start_child
 
 POLL_SECONDS = 0.2
 RESTARTS = 3

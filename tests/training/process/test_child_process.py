@@ -11,7 +11,7 @@ from pathlib import Path
 
 import psutil
 
-from parallelsearch.training.child_process import end_child, start_child
+from parallelsearch.training.process.child_process import end_child, start_child
 
 SPAWNING = "import subprocess, sys; p = subprocess.Popen(['sleep', '300']); print(p.pid, flush=True); p.wait()"
 
@@ -44,7 +44,8 @@ def test_ending_a_child_ends_what_it_started(tmp_path: Path) -> None:
 
 def test_a_child_ends_when_its_parent_is_killed(tmp_path: Path) -> None:
     program = (
-        "import sys, time; from pathlib import Path; from parallelsearch.training.child_process import start_child;"
+        "import sys, time; from pathlib import Path;"
+        "from parallelsearch.training.process.child_process import start_child;"
         f"p = start_child(['sleep', '300'], Path({str(tmp_path / 'log')!r})); print(p.pid, flush=True); time.sleep(300)"
     )
     parent = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from parallelsearch.config import GuardConfig, TrainingConfig
-from parallelsearch.training.guard import Guard, Verdict
+from parallelsearch.training.process.guard import Guard, Verdict
 
 TRAINING = TrainingConfig(batch_size=10, guard=GuardConfig(window=2))
 

@@ -13,9 +13,9 @@ import pytest
 from parallelsearch.errors import ResourceError, TrainingError
 from parallelsearch.machine.preflight import Space
 from parallelsearch.runs.checkpoints import Checkpoints
-from parallelsearch.training import job_failure as module
-from parallelsearch.training.job_failure import job_failure, log_size
-from parallelsearch.training.leftovers import VARIABLE, end_leftovers
+from parallelsearch.training.process import job_failure as module
+from parallelsearch.training.process.job_failure import job_failure, log_size
+from parallelsearch.training.process.leftovers import VARIABLE, end_leftovers
 
 # As Ray 2.60 writes them into veRL's log when its GCS or its raylet is killed.
 GCS = "rpc_client.h:204: Failed to connect to GCS within 60 seconds. GCS may have been killed. It's either GCS is ..."

@@ -8,7 +8,7 @@ from parallelsearch.errors import ResourceError, TrainingError, UserError
 from parallelsearch.machine.full_disk import NEXT_STEP, WORDS
 from parallelsearch.machine.preflight import disk_available, size
 from parallelsearch.runs.checkpoints import Checkpoints
-from parallelsearch.training.child_process import log_tail
+from parallelsearch.training.process.child_process import log_tail
 
 LOG = "verl.log"
 # What Ray's own processes say, and what its clients say of them, once one has ended.

@@ -6,7 +6,7 @@ import pytest
 
 from parallelsearch.config import TrainingConfig
 from parallelsearch.errors import ConfigError
-from parallelsearch.training.devices import node_count, require_devices
+from parallelsearch.training.process.devices import node_count, require_devices
 
 
 @pytest.fixture(autouse=True)
