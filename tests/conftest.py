@@ -64,7 +64,7 @@ def byte_tokenizer():
 @pytest.fixture(scope="session")
 def tokenizer():
     """The byte-level tokenizer of the laptop study, in which each tag is one token."""
-    from parallelsearch.training.policy import train_tokenizer
+    from parallelsearch.training.warm_start.policy import train_tokenizer
 
     return train_tokenizer([WORDS, "Doc 1(Title: Oslo) Oslo is the capital of Norway.\nResults for"] * 3, 400)
 
@@ -72,7 +72,7 @@ def tokenizer():
 @pytest.fixture(scope="session")
 def model(tokenizer):
     """A small policy with random weights."""
-    from parallelsearch.training.policy import build_policy
+    from parallelsearch.training.warm_start.policy import build_policy
 
     return build_policy(PolicyConfig(hidden_size=64, layers=2), tokenizer, seed=1)
 
@@ -97,7 +97,7 @@ def retriever(passages) -> WordRetriever:
 @pytest.fixture(scope="session")
 def written_by_verl(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """See verl_checkpoints: whole/ of two ranks, kill0/ to kill7/ of one; policy/ is where they start. Read only."""
-    from parallelsearch.training.policy import build_policy, save_policy, train_tokenizer
+    from parallelsearch.training.warm_start.policy import build_policy, save_policy, train_tokenizer
 
     out = tmp_path_factory.mktemp("checkpoints")
     tokenizer = train_tokenizer(["Which city is larger?"] * 3, 320)

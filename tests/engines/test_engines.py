@@ -25,9 +25,9 @@ from parallelsearch.engines.openai_engine import OpenAIEngine
 from parallelsearch.engines.vllm import VllmEngine
 from parallelsearch.evaluation.answering import answer_all
 from parallelsearch.records import Question, Structure
-from parallelsearch.training.policy import save_policy
 from parallelsearch.training.process.child_process import end_child, start_child
 from parallelsearch.training.process.simulator_process import served_policy
+from parallelsearch.training.warm_start.policy import save_policy
 
 GREEDY = Sampling()
 PROMPT = [5, 9, 7, 20, 31]

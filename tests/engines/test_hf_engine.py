@@ -43,7 +43,7 @@ def test_requests_in_flight_are_decoded_together(engine, passes):
 
 
 def test_a_folder_is_opened(model, tokenizer, tmp_path):
-    from parallelsearch.training.policy import save_policy
+    from parallelsearch.training.warm_start.policy import save_policy
 
     save_policy(model, tokenizer, tmp_path / "policy")
     opened = HFEngine.open(tmp_path / "policy")

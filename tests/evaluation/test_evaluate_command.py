@@ -18,7 +18,7 @@ from parallelsearch.evaluation.episodes import read_episodes, read_provenance
 from parallelsearch.questions.store import write_questions
 from parallelsearch.records import Question, Structure
 from parallelsearch.retrieval.indexes.bm25 import write_bm25
-from parallelsearch.training.policy import build_policy, save_policy, train_tokenizer
+from parallelsearch.training.warm_start.policy import build_policy, save_policy, train_tokenizer
 
 
 @pytest.fixture

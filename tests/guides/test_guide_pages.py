@@ -144,7 +144,7 @@ from parallelsearch.strategies.strategy import answer
 import sys
 sys.path.insert(0, "tests")
 from scripted import ScriptedEngine, WordRetriever
-from parallelsearch.training.policy import train_tokenizer
+from parallelsearch.training.warm_start.policy import train_tokenizer
 tokenizer = train_tokenizer(["Question: which is older, and who was it? The answer is 1: no.\\n"] * 3, 400)
 reply = "1. founded Oslo\\n- founded Bergen\\n\\n2. founded Oslo\\n3. a\\n4. b"
 engine = ScriptedEngine(tokenizer, [reply, "Answer: Oslo"])

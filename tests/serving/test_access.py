@@ -21,7 +21,7 @@ from parallelsearch.errors import ConfigError, EngineError, RetrieverError
 from parallelsearch.retrieval.serving.application import RetrieverService
 from parallelsearch.retrieval.serving.client import HttpRetriever
 from parallelsearch.serving.access import is_local, required_token
-from parallelsearch.training.policy import build_policy, train_tokenizer
+from parallelsearch.training.warm_start.policy import build_policy, train_tokenizer
 
 VARIABLE = "PARALLELSEARCH_RETRIEVER_TOKEN"
 TOKEN = "correct-horse-battery-staple"

@@ -30,9 +30,9 @@ from parallelsearch.records import Action, Episode, Passage, Question, StopReaso
 from parallelsearch.retrieval.indexes.bm25 import write_bm25
 from parallelsearch.retrieval.opening import open_retriever
 from parallelsearch.strategies.strategy import PROMPTED
-from parallelsearch.training.packaged_policy import export_packaged_policy
-from parallelsearch.training.policy import build_policy, save_policy, train_tokenizer
 from parallelsearch.training.process.simulator_process import served_policy
+from parallelsearch.training.warm_start.packaged_policy import export_packaged_policy
+from parallelsearch.training.warm_start.policy import build_policy, save_policy, train_tokenizer
 
 ROOT = Path(__file__).resolve().parents[2]
 GEOWORLD_QUESTIONS, REAL_QUESTIONS = 6, 20

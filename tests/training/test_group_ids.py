@@ -24,9 +24,9 @@ from verl.utils.dataset.rl_dataset import collate_fn
 from parallelsearch.config_files import load_arm, load_study
 from parallelsearch.records import Question, Structure
 from parallelsearch.training import verl_advantages  # noqa: F401 (registers the estimator, as veRL's import does)
-from parallelsearch.training.policy import build_policy, save_policy, train_tokenizer
 from parallelsearch.training.verl_config import GRPO, JobFiles, compose, overrides
 from parallelsearch.training.verl_job import write_data
+from parallelsearch.training.warm_start.policy import build_policy, save_policy, train_tokenizer
 
 CONFIG = Path(__file__).resolve().parents[2] / "config"
 ROLLOUTS = 3

@@ -18,7 +18,6 @@ from parallelsearch.evaluation.episodes import Provenance, read_episodes, read_p
 from parallelsearch.questions.store import write_questions
 from parallelsearch.records import Episode, Question, StopReason, Structure
 from parallelsearch.retrieval.indexes.bm25 import write_bm25
-from parallelsearch.training.policy import build_policy, save_policy, train_tokenizer
 from parallelsearch.training.rejection_sampling import (
     chunk_count,
     chunk_folder,
@@ -28,6 +27,7 @@ from parallelsearch.training.rejection_sampling import (
     total_counts,
 )
 from parallelsearch.training.sampling_job import SamplingSettings, sample_share, train_on_own_episodes
+from parallelsearch.training.warm_start.policy import build_policy, save_policy, train_tokenizer
 
 CONFIG = Path(__file__).resolve().parents[2] / "config"
 STUDY = load_study(config_dir=CONFIG)

@@ -14,11 +14,11 @@ from transformers import AutoModelForCausalLM
 from parallelsearch.config import ArmConfig
 from parallelsearch.config_files import load_arm, load_study
 from parallelsearch.runs.checkpoints import Checkpoints
-from parallelsearch.training.policy import build_policy, save_policy, train_tokenizer
 from parallelsearch.training.policy_export import export_policy
 from parallelsearch.training.token_rows import TokenRow, write_token_rows
 from parallelsearch.training.verl_job import job_environment
 from parallelsearch.training.verl_sft_config import sft_overrides
+from parallelsearch.training.warm_start.policy import build_policy, save_policy, train_tokenizer
 
 pytest.importorskip("verl")
 CONFIG = Path(__file__).resolve().parents[2] / "config"

@@ -25,7 +25,7 @@ from parallelsearch.agent.protocol import CORRECTION
 from parallelsearch.config import ArmConfig
 from parallelsearch.config_files import arm_names, load_arm, load_study, merge, validated
 from parallelsearch.records import StopReason
-from parallelsearch.training.packaged_policy import export_packaged_policy
+from parallelsearch.training.warm_start.packaged_policy import export_packaged_policy
 
 pytestmark = [pytest.mark.slow, pytest.mark.arms]
 

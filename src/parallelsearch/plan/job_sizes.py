@@ -14,7 +14,7 @@ from parallelsearch.files import MANIFEST, read_json
 from parallelsearch.plan.planning import StudyPlan
 from parallelsearch.plan.settings_slices import split_of
 from parallelsearch.retrieval.encoding.declaration import load_declaration
-from parallelsearch.training.packaged_policy import load_packaged_policy
+from parallelsearch.training.warm_start.packaged_policy import load_packaged_policy
 
 BYTES_PER_PASSAGE = 685  # of raw text: wiki-18 has 14.4 GB for 21,015,324 passages of 100 words
 COMPRESSED = 0.36  # gzip, of the same file

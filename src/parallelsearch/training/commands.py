@@ -36,7 +36,7 @@ def warm_start_command(
     from parallelsearch.geoworld.facts import read_facts
     from parallelsearch.runs.run_folder import finish_run, is_finished, start_run
     from parallelsearch.runs.run_lock import only_writer
-    from parallelsearch.training.warm_start import warm_start
+    from parallelsearch.training.warm_start.warm_start import warm_start
 
     config = from_json(WarmStartSettings, settings, "warm-start --settings")
     inputs = {"world": sha256(world)}
@@ -109,7 +109,7 @@ def export(
     out: Annotated[Path, typer.Argument(help="Folder for weights, tokenizer and manifest.json.")],
 ) -> None:
     """Writes the declared language model to OUT in Hugging Face layout."""
-    from parallelsearch.training.packaged_policy import export_packaged_policy
+    from parallelsearch.training.warm_start.packaged_policy import export_packaged_policy
 
     manifest = export_packaged_policy(name, out)
     typer.echo(f"{out}: {manifest['model']}, {manifest['parameters']:,} parameters")

@@ -93,7 +93,7 @@ def test_rows_join_and_leave_at_any_time_and_read_only_their_own_tokens(model, t
 @pytest.mark.parametrize("heads", [2, 4])
 def test_packed_and_padded_passes_read_the_same(tokenizer, heads):
     """Rows of one to five pages that join and leave."""
-    from parallelsearch.training.policy import build_policy
+    from parallelsearch.training.warm_start.policy import build_policy
 
     policy = build_policy(PolicyConfig(hidden_size=64, layers=2, heads=heads), tokenizer, seed=2)
     assert policy.config.num_key_value_heads == heads // 2

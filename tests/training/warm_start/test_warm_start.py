@@ -9,9 +9,9 @@ from transformers import AutoModelForCausalLM
 from parallelsearch.config import AgentConfig, PolicyConfig, WarmStartConfig
 from parallelsearch.geoworld.facts import World, load_world, split_countries
 from parallelsearch.runs.run_folder import read_metrics
-from parallelsearch.training import warm_start as module
-from parallelsearch.training.supervised import SupervisedSteps
-from parallelsearch.training.warm_start import warm_start
+from parallelsearch.training.warm_start import warm_start as module
+from parallelsearch.training.warm_start.supervised import SupervisedSteps
+from parallelsearch.training.warm_start.warm_start import warm_start
 
 POLICY = PolicyConfig(vocabulary=420, hidden_size=32, layers=1, heads=2)
 STEPS = 8

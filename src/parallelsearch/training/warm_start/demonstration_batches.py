@@ -22,7 +22,7 @@ from parallelsearch.agent.tags import TAG_SETS
 from parallelsearch.config import AgentConfig, WarmStartConfig
 from parallelsearch.geoworld.facts import World
 from parallelsearch.geoworld.questions import TYPE_SHARES
-from parallelsearch.training.demonstrations import (
+from parallelsearch.training.warm_start.demonstrations import (
     Demonstration,
     comparing_exercises,
     demonstrations,

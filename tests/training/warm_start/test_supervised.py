@@ -9,8 +9,8 @@ import pytest
 import torch
 from transformers import Qwen2Config, Qwen2ForCausalLM
 
-from parallelsearch.training.demonstration_batches import IGNORED, Padded
-from parallelsearch.training.supervised import (
+from parallelsearch.training.warm_start.demonstration_batches import IGNORED, Padded
+from parallelsearch.training.warm_start.supervised import (
     FINAL_RATE,
     READING_WEIGHT,
     SupervisedSteps,

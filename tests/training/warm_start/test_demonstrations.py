@@ -15,14 +15,14 @@ from parallelsearch.config import AgentConfig
 from parallelsearch.geoworld.facts import World, load_world, split_countries
 from parallelsearch.questions.structure import structure_of
 from parallelsearch.records import Question, Structure
-from parallelsearch.training.demonstration_batches import IGNORED, token_rows
-from parallelsearch.training.demonstrations import (
+from parallelsearch.training.warm_start.demonstration_batches import IGNORED, token_rows
+from parallelsearch.training.warm_start.demonstrations import (
     Demonstration,
     comparing_exercises,
     demonstrations,
     reading_exercises,
 )
-from parallelsearch.training.policy import TAG_TOKENS, train_tokenizer
+from parallelsearch.training.warm_start.policy import TAG_TOKENS, train_tokenizer
 
 COUNT = 1500
 PARALLEL_SHARE = 0.3

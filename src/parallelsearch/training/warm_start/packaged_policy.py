@@ -13,7 +13,7 @@ from parallelsearch.config_files import CONFIG_DIR, declaration_file, read_yaml,
 from parallelsearch.files import MANIFEST, replacing, write_json
 from parallelsearch.model_folder import SAFE, SAFE_TOKENIZER, file_checksums
 from parallelsearch.packages import packaged_file
-from parallelsearch.training.policy import save_policy
+from parallelsearch.training.warm_start.policy import save_policy
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel

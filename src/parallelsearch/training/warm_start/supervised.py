@@ -14,7 +14,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from parallelsearch.machine.processor import processor_precision
-from parallelsearch.training.demonstration_batches import IGNORED, Padded
+from parallelsearch.training.warm_start.demonstration_batches import IGNORED, Padded
 
 if TYPE_CHECKING:
     import torch

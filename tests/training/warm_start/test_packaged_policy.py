@@ -8,7 +8,7 @@ import pytest
 
 from parallelsearch.errors import ConfigError, DataError, MismatchError
 from parallelsearch.packages import packaged_file
-from parallelsearch.training.packaged_policy import export_packaged_policy
+from parallelsearch.training.warm_start.packaged_policy import export_packaged_policy
 
 NAME = "smollm2-135m-instruct"
 

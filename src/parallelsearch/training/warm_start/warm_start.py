@@ -18,11 +18,11 @@ from parallelsearch.files import replacing
 from parallelsearch.geoworld.facts import World
 from parallelsearch.runs.run_folder import MetricsLog
 from parallelsearch.runs.tensor_file import load_tensors
-from parallelsearch.training.demonstration_batches import batches
-from parallelsearch.training.demonstrations import demonstrations
-from parallelsearch.training.policy import build_policy, save_policy, train_tokenizer
 from parallelsearch.training.process.stop_request import StopRequest, stopped_early
-from parallelsearch.training.supervised import SupervisedSteps, gradient_threads, rate_of
+from parallelsearch.training.warm_start.demonstration_batches import batches
+from parallelsearch.training.warm_start.demonstrations import demonstrations
+from parallelsearch.training.warm_start.policy import build_policy, save_policy, train_tokenizer
+from parallelsearch.training.warm_start.supervised import SupervisedSteps, gradient_threads, rate_of
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase

@@ -1,0 +1,1 @@
+"""The policy before reinforcement learning: built and trained on demonstrations, or taken from a package."""
