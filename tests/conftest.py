@@ -105,7 +105,7 @@ def written_by_verl(tmp_path_factory: pytest.TempPathFactory) -> Path:
     save_policy(policy, tokenizer, out / "policy")
     environment = {
         **os.environ,
-        "VERL_USE_EXTERNAL_MODULES": "parallelsearch.training.verl_cpu.plugin",
+        "VERL_USE_EXTERNAL_MODULES": "parallelsearch.training.verl.cpu.plugin",
         "OMP_NUM_THREADS": "1",
     }
     script = Path(__file__).with_name("verl_checkpoints.py")

@@ -20,7 +20,7 @@ from parallelsearch.engines.engine import Sampling
 from parallelsearch.records import Episode, Passage, Question, StopReason, Structure
 from parallelsearch.rewards.compose import score
 from parallelsearch.strategies.strategy import answer
-from parallelsearch.training.verl_job import write_data
+from parallelsearch.training.verl.job import write_data
 
 AGENT = AgentConfig(
     top_k=2,

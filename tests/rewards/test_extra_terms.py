@@ -19,7 +19,7 @@ from parallelsearch.records import Question, Structure
 from parallelsearch.rewards.breakdown import TERMS
 from parallelsearch.rewards.compose import score
 from parallelsearch.rewards.extra import TERM
-from parallelsearch.training.training_metrics import episode_means
+from parallelsearch.training.verl.training_metrics import episode_means
 
 ROOT = Path(__file__).resolve().parents[2]
 QUESTION = Question("q", "musique", "dev", "Which city?", ("Lima",), "2hop", Structure.SEQUENTIAL)

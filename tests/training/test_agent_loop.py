@@ -15,7 +15,7 @@ from parallelsearch.config import AgentConfig, RewardConfig, ServerConfig, Simul
 from parallelsearch.records import Action, Episode, Question, StopReason, Structure, Turn
 from parallelsearch.rewards.breakdown import RewardBreakdown
 
-pytest.importorskip("verl")
+pytest.importorskip("verl.trainer")
 
 from parallelsearch.training import agent_loop
 from parallelsearch.training.agent_loop import (

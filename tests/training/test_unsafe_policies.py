@@ -21,7 +21,7 @@ from parallelsearch.runs.local_policy import local_policy
 from parallelsearch.runs.run_folder import finish_run
 from parallelsearch.runs.tensor_file import load_tensors
 from parallelsearch.training.commands import app as training
-from parallelsearch.training.policy_export import merged_shards
+from parallelsearch.training.verl.policy_export import merged_shards
 from parallelsearch.training.warm_start.policy import build_policy, save_policy, train_tokenizer
 
 OWNED = "OWNED"

@@ -1,7 +1,7 @@
 """The house's episode loop as a veRL agent loop: rollouts, rewards and one record an episode for the training curves.
 
 veRL instantiates this class for every episode in its agent-loop workers. What it needs of the arm lies in one JSON
-file in the run's folder (see verl_job.py). A failure of the infrastructure gives an episode whose tokens are all masked
+file in the run's folder (see verl/job.py). A failure of the infrastructure gives an episode whose tokens are all masked
 out: it never enters a loss.
 """
 
@@ -31,8 +31,8 @@ from parallelsearch.records import Episode, Question, Structure
 from parallelsearch.retrieval.retriever import Retriever
 from parallelsearch.rewards.breakdown import RewardBreakdown
 from parallelsearch.rewards.compose import score
-from parallelsearch.training.rollout_groups import RolloutGroups
-from parallelsearch.training.token_rewards import TokenRewardedOutput, rewards_of_tokens
+from parallelsearch.training.verl.rollout_groups import RolloutGroups
+from parallelsearch.training.verl.token_rewards import TokenRewardedOutput, rewards_of_tokens
 
 GROUPS: RolloutGroups[Episode] = RolloutGroups()  # of this process, which runs all rollouts of a prompt
 _POLICY_VERSION_KEYS = ("global_steps", "min_global_steps", "max_global_steps")
@@ -99,7 +99,7 @@ class EpisodeLoop(AgentLoopBase):
         self.settings = read_settings(settings)
 
     async def run(self, sampling_params: dict[str, Any], **row: Any) -> TokenRewardedOutput:
-        """`row` is a row of the data file written by verl_job.write_data, with what veRL adds to it."""
+        """`row` is a row of the data file written by verl/job.py, with what veRL adds to it."""
         settings = self.settings
         question = question_of(row["extra_info"]["question"])
         versions: dict[str, Any] = {}
@@ -185,7 +185,7 @@ def retriever_for(settings: LoopSettings, question: Question, step: int, seed: i
 @cache
 def open_simulator(simulator: SimulatorConfig) -> OpenAIClient:
     """The client of the simulating model; opened once in each process."""
-    assert simulator.server is not None  # verl_job.py has put it there
+    assert simulator.server is not None  # verl/job.py has put it there
     return OpenAIClient(simulator.server, "the simulated search", "training.simulator.server")
 
 

@@ -14,8 +14,8 @@ from parallelsearch.training.process.devices import require_devices
 from parallelsearch.training.process.retriever_process import served_index, shared_url
 from parallelsearch.training.process.simulator_process import served_policy
 from parallelsearch.training.sampling_job import train_on_own_episodes
-from parallelsearch.training.sft_job import train_on_answers
-from parallelsearch.training.verl_job import run_job
+from parallelsearch.training.verl.job import run_job
+from parallelsearch.training.verl.sft_job import train_on_answers
 
 
 def train_arm(

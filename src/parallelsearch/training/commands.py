@@ -73,8 +73,8 @@ def train(
     from parallelsearch.runs.run_folder import finish_run, is_finished, start_run
     from parallelsearch.runs.run_lock import only_writer
     from parallelsearch.training.algorithms import train_arm
-    from parallelsearch.training.failed_run import clear_failure
-    from parallelsearch.training.verl_job import clear_checkpoints
+    from parallelsearch.training.verl.failed_run import clear_failure
+    from parallelsearch.training.verl.job import clear_checkpoints
 
     config = from_json(ArmConfig, settings, "train --settings")
     start = local_policy(policy)

@@ -28,7 +28,7 @@ from parallelsearch.evaluation.episodes import Provenance, write_episodes
 from parallelsearch.files import read_json, replacing, write_json
 from parallelsearch.records import Episode, Question
 from parallelsearch.retrieval.retriever import Retriever
-from parallelsearch.training.token_rows import SCHEMA, TokenRow, rollout_row
+from parallelsearch.training.verl.token_rows import SCHEMA, TokenRow, rollout_row
 
 COUNTS = ("prompts", "episodes", "failures", "right", "kept", "kept_prompts")
 _ROLLOUTS = SCHEMA.append(pa.field("kept", pa.bool_()))

@@ -28,8 +28,8 @@ from parallelsearch.training.rejection_sampling import (
     sample_chunk,
     total_counts,
 )
-from parallelsearch.training.sft_job import in_drawn_order, train_on_rows
-from parallelsearch.training.verl_job import POLL_SECONDS
+from parallelsearch.training.verl.job import POLL_SECONDS
+from parallelsearch.training.verl.sft_job import in_drawn_order, train_on_rows
 
 
 class SamplingSettings(Section):

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from verl.trainer.ppo.core_algos import compute_grpo_outcome_advantage, register_adv_est
 
-from parallelsearch.training.verl_config import GRPO
+from parallelsearch.training.verl.config import GRPO
 
 
 @register_adv_est(GRPO)

@@ -14,9 +14,9 @@ from parallelsearch.errors import DataError
 from parallelsearch.records import Question, Structure
 from parallelsearch.retrieval.indexes.parts import corpus_part
 from parallelsearch.training.agent_loop import question_of
-from parallelsearch.training.verl_job import ADVANTAGES, CPU_PLUGIN, SEEDS, gold_of, job_environment, write_data
+from parallelsearch.training.verl.job import ADVANTAGES, CPU_PLUGIN, SEEDS, gold_of, job_environment, write_data
 
-CONFIG = Path(__file__).resolve().parents[2] / "config"
+CONFIG = Path(__file__).resolve().parents[3] / "config"
 STUDY = load_study(config_dir=CONFIG)
 
 

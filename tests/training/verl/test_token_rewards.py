@@ -16,7 +16,7 @@ from parallelsearch.records import Question, StopReason, Structure
 from parallelsearch.rewards.compose import score
 from parallelsearch.rewards.stepsearch import passage_text
 
-pytest.importorskip("verl")
+pytest.importorskip("verl.trainer")
 
 from verl.trainer.ppo import core_algos
 from verl.utils.tensordict_utils import list_of_dict_to_tensordict

@@ -1,6 +1,6 @@
 """veRL's SFT trainer, with the wall time of each step among its metrics (veRL 0.9.1 logs none), and an end when asked.
 
-torchrun starts this module once for each rank, with the Hydra overrides of verl_sft_config.py.
+torchrun starts this module once for each rank, with the Hydra overrides of sft_config.py.
 """
 
 from __future__ import annotations

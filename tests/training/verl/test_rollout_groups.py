@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from parallelsearch.training.rollout_groups import RolloutGroups
+from parallelsearch.training.verl.rollout_groups import RolloutGroups
 
 
 def run(rollouts: list[tuple[str, str, float]], size: int = 3, timeout: float = 5.0):

@@ -11,7 +11,7 @@ import torch
 from transformers import AutoModelForCausalLM
 
 from parallelsearch.errors import TrainingError
-from parallelsearch.training.policy_export import export_policy, merged_shards
+from parallelsearch.training.verl.policy_export import export_policy, merged_shards
 
 
 @pytest.fixture

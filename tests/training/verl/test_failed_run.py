@@ -15,8 +15,8 @@ from parallelsearch.errors import DataError, TrainingError
 from parallelsearch.files import read_json
 from parallelsearch.runs.checkpoints import Checkpoints
 from parallelsearch.runs.run_folder import policy_folder, start_run
-from parallelsearch.training.failed_run import FAILED, LAST_GOOD, clear_failure, end_run, export_last
 from parallelsearch.training.process.guard import Verdict
+from parallelsearch.training.verl.failed_run import FAILED, LAST_GOOD, clear_failure, end_run, export_last
 
 DIVERGED = Verdict("diverged", "actor/grad_norm is nan at step 2", 2, 2, {"actor/grad_norm": math.nan})
 OUTAGE = Verdict("infrastructure", "6 of the 10 episodes of step 2 were lost", 2, 2, {"lost": 6, "episodes": 10})

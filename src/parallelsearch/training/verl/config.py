@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from omegaconf import DictConfig
 
 AGENT_NAME = "parallelsearch"
-ADVANTAGES = "parallelsearch.training.verl_advantages"  # a module that veRL imports: it registers GRPO
+ADVANTAGES = "parallelsearch.training.verl.advantages"  # a module that veRL imports: it registers GRPO
 GRPO = "grpo_of_finished_episodes"
 LOGICAL_CPUS = 16  # what veRL's worker bundles ask Ray for; on a small machine they are shared
 OBJECT_STORE_BYTES = 500_000_000
@@ -192,7 +192,7 @@ def _trainer(arm: ArmConfig, files: JobFiles) -> dict[str, Any]:
         "trainer.val_before_train": False,
         "trainer.resume_mode": "auto",
         "trainer.default_local_dir": files.checkpoints,
-        "trainer.checkpoint_callback_class": "parallelsearch.training.verl_stop.StopWhenAsked",
+        "trainer.checkpoint_callback_class": "parallelsearch.training.verl.stop.StopWhenAsked",
     }
 
 
@@ -221,7 +221,7 @@ def _cpu(training: TrainingConfig) -> dict[str, Any]:
     settings: dict[str, Any] = {
         "trainer.device": "cpu",
         "trainer.balance_batch": False,
-        "trainer.v1.sampler.custom_sampler.path": Path(__file__).parent / "verl_cpu" / "replay.py",
+        "trainer.v1.sampler.custom_sampler.path": Path(__file__).parent / "cpu" / "replay.py",
         "trainer.v1.sampler.custom_sampler.name": "FrequentReplayBuffer",
         "data.dataloader_num_workers": 0,
         "actor_rollout_ref.model.use_remove_padding": False,

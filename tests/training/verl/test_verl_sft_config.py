@@ -10,10 +10,10 @@ from omegaconf import DictConfig, OmegaConf
 from parallelsearch.config import ArmConfig
 from parallelsearch.config_files import load_arm, load_study
 from parallelsearch.errors import ConfigError
-from parallelsearch.training.verl_sft_config import compose_sft, sft_overrides
+from parallelsearch.training.verl.sft_config import compose_sft, sft_overrides
 from parallelsearch.training.warm_start.policy import build_policy, save_policy, train_tokenizer
 
-CONFIG = Path(__file__).resolve().parents[2] / "config"
+CONFIG = Path(__file__).resolve().parents[3] / "config"
 STUDIES = {
     "laptop": load_study(config_dir=CONFIG),
     "smoke": load_study(CONFIG / "smoke.yaml", config_dir=CONFIG),

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from parallelsearch.config import ArmConfig
 from parallelsearch.errors import ConfigError
-from parallelsearch.training.verl_config import AGENT_NAME, FP32, composed, hydra_value, per_rank
+from parallelsearch.training.verl.config import AGENT_NAME, FP32, composed, hydra_value, per_rank
 
 if TYPE_CHECKING:
     from omegaconf import DictConfig
@@ -60,7 +60,7 @@ def _data(arm: ArmConfig, data: Path) -> dict[str, Any]:
         "data.max_length": arm.agent.max_prompt_tokens + arm.agent.max_response_tokens,
         "data.pad_mode": "no_padding",
         "data.num_workers": 0,
-        "data.custom_cls.path": Path(__file__).with_name("verl_sft_dataset.py"),
+        "data.custom_cls.path": Path(__file__).with_name("sft_dataset.py"),
         "data.custom_cls.name": "TokenRowDataset",
     }
 

@@ -11,7 +11,7 @@ import torch
 from torch.utils.data import Dataset
 
 from parallelsearch.errors import DataError
-from parallelsearch.training.token_rows import read_token_rows
+from parallelsearch.training.verl.token_rows import read_token_rows
 
 
 class TokenRowDataset(Dataset[dict[str, torch.Tensor]]):

@@ -16,8 +16,8 @@ from parallelsearch.engines.engine import Sampling
 from parallelsearch.errors import DataError
 from parallelsearch.records import Question, Structure
 from parallelsearch.strategies.strategy import answer
-from parallelsearch.training.token_rows import TokenRow, answer_rows, rollout_row, write_token_rows
-from parallelsearch.training.verl_sft_dataset import TokenRowDataset
+from parallelsearch.training.verl.sft_dataset import TokenRowDataset
+from parallelsearch.training.verl.token_rows import TokenRow, answer_rows, rollout_row, write_token_rows
 
 AGENT = AgentConfig(
     strategy="direct", max_prompt_tokens=400, max_generation_tokens=200, max_response_tokens=2000, top_k=1

@@ -20,8 +20,8 @@ os.environ |= {"RANK": "0", "WORLD_SIZE": "1", "LOCAL_RANK": "0", "MASTER_ADDR":
 from verl.trainer import sft_trainer
 from verl.workers.utils import losses
 
-from parallelsearch.training.verl_sft import TimedSFTTrainer
-from parallelsearch.training.verl_sft_config import compose_sft
+from parallelsearch.training.verl.sft import TimedSFTTrainer
+from parallelsearch.training.verl.sft_config import compose_sft
 
 verls_loss = losses.sft_loss
 calls = []

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-pytest.importorskip("verl")
+pytest.importorskip("verl.trainer")
 
 from tensordict import TensorDict
 from torchdata.stateful_dataloader import StatefulDataLoader
@@ -21,14 +21,14 @@ from verl.trainer.ppo.v1.trainer_base import PPOTrainer
 from verl.trainer.ppo.v1.utils import compute_advantage_for_multi_trajectories
 from verl.utils.dataset.rl_dataset import collate_fn
 
+import parallelsearch.training.verl.advantages  # noqa: F401 (registers the estimator, as veRL's import does)
 from parallelsearch.config_files import load_arm, load_study
 from parallelsearch.records import Question, Structure
-from parallelsearch.training import verl_advantages  # noqa: F401 (registers the estimator, as veRL's import does)
-from parallelsearch.training.verl_config import GRPO, JobFiles, compose, overrides
-from parallelsearch.training.verl_job import write_data
+from parallelsearch.training.verl.config import GRPO, JobFiles, compose, overrides
+from parallelsearch.training.verl.job import write_data
 from parallelsearch.training.warm_start.policy import build_policy, save_policy, train_tokenizer
 
-CONFIG = Path(__file__).resolve().parents[2] / "config"
+CONFIG = Path(__file__).resolve().parents[3] / "config"
 ROLLOUTS = 3
 # The first two questions are the same text, asked of two rows of the data file.
 TEXTS = ("Which city is larger?", "Which city is larger?", "Who?")

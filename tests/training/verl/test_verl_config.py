@@ -14,11 +14,11 @@ from omegaconf import DictConfig, OmegaConf
 from parallelsearch.config import SUPERVISED, ArmConfig, StudyConfig
 from parallelsearch.config_files import arm_names, load_arm, load_study, read_yaml
 from parallelsearch.errors import ConfigError
-from parallelsearch.training.verl_config import JobFiles, compose, hydra_value, overrides
-from parallelsearch.training.verl_job import job_environment
+from parallelsearch.training.verl.config import JobFiles, compose, hydra_value, overrides
+from parallelsearch.training.verl.job import job_environment
 from parallelsearch.training.warm_start.policy import build_policy, save_policy, train_tokenizer
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 CONFIG = ROOT / "config"
 STUDIES = {
     "laptop": load_study(config_dir=CONFIG),

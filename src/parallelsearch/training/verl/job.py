@@ -32,19 +32,19 @@ from parallelsearch.retrieval.indexes.parts import open_corpus
 from parallelsearch.rewards.stepsearch import passage_text
 from parallelsearch.runs.checkpoints import Checkpoints
 from parallelsearch.secret import POLICY_TOKEN_VARIABLE
-from parallelsearch.training.failed_run import LAST_GOOD, end_run, export_last
 from parallelsearch.training.process.child_process import running_child
 from parallelsearch.training.process.guard import Guard, Verdict
 from parallelsearch.training.process.job_failure import LOG, job_failure, log_size
 from parallelsearch.training.process.leftovers import end_leftovers
 from parallelsearch.training.process.stop_request import STOP_FILE, StopRequest, stopped_early
-from parallelsearch.training.ray_cluster import ray_cluster
-from parallelsearch.training.training_metrics import TrainingMetrics
-from parallelsearch.training.verl_config import ADVANTAGES, AGENT_NAME, JobFiles, compose, overrides
+from parallelsearch.training.verl.config import ADVANTAGES, AGENT_NAME, JobFiles, compose, overrides
+from parallelsearch.training.verl.failed_run import LAST_GOOD, end_run, export_last
+from parallelsearch.training.verl.ray_cluster import ray_cluster
+from parallelsearch.training.verl.training_metrics import TrainingMetrics
 
 POLL_SECONDS = 0.5
-CPU_PLUGIN = "parallelsearch.training.verl_cpu.plugin"
-SEEDS = "parallelsearch.training.verl_seeds"
+CPU_PLUGIN = "parallelsearch.training.verl.cpu.plugin"
+SEEDS = "parallelsearch.training.verl.seeds"
 EXTERNAL_MODULES = "VERL_USE_EXTERNAL_MODULES"  # what veRL imports in each process; the user's own are kept
 
 

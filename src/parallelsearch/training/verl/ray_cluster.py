@@ -1,6 +1,6 @@
 """Ray on all nodes of a Slurm job: the head on this one, the others through srun, all of them ended with the job.
 
-    python -m parallelsearch.training.ray_cluster ADDRESS NODES GPUS SECONDS
+    python -m parallelsearch.training.verl.ray_cluster ADDRESS NODES GPUS SECONDS
 
 waits until the Ray cluster at ADDRESS has NODES nodes with GPUS GPUs each, and prints what it has.
 """
@@ -22,7 +22,7 @@ from parallelsearch.config import TrainingConfig
 from parallelsearch.errors import ResourceError
 from parallelsearch.training.process.child_process import log_tail, running_child
 from parallelsearch.training.process.devices import RAY_ADDRESS, node_count
-from parallelsearch.training.verl_config import LOGICAL_CPUS, OBJECT_STORE_BYTES
+from parallelsearch.training.verl.config import LOGICAL_CPUS, OBJECT_STORE_BYTES
 
 START_SECONDS = 600
 # A nested srun would take over the geometry of the step that it is called from; the job's identity is all it needs.

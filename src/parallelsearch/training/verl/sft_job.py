@@ -1,6 +1,6 @@
 """One supervised training job: token rows for veRL, its SFT trainer under torchrun, its metrics, the policy it leaves.
 
-The run's folder is that of verl_job.py, without records/: a step has no episodes. A job that was killed goes on from
+The run's folder is that of job.py, without records/: a step has no episodes. A job that was killed goes on from
 its last checkpoint.
 """
 
@@ -18,20 +18,20 @@ from parallelsearch.errors import TrainingError
 from parallelsearch.machine.full_disk import naming_full_disk
 from parallelsearch.records import Question
 from parallelsearch.runs.checkpoints import Checkpoints
-from parallelsearch.training.failed_run import end_run, export_last
 from parallelsearch.training.process.child_process import running_child
 from parallelsearch.training.process.guard import Guard
 from parallelsearch.training.process.job_failure import LOG, job_failure, log_size
 from parallelsearch.training.process.leftovers import end_leftovers
 from parallelsearch.training.process.stop_request import STOP_FILE, StopRequest, stopped_early
-from parallelsearch.training.token_rows import TokenRow, answer_rows, read_token_rows, write_token_rows
-from parallelsearch.training.training_metrics import TrainingMetrics
-from parallelsearch.training.verl_job import (
+from parallelsearch.training.verl.failed_run import end_run, export_last
+from parallelsearch.training.verl.job import (
     hydra_folder,
     job_environment,
     watch,
 )
-from parallelsearch.training.verl_sft_config import compose_sft, sft_overrides
+from parallelsearch.training.verl.sft_config import compose_sft, sft_overrides
+from parallelsearch.training.verl.token_rows import TokenRow, answer_rows, read_token_rows, write_token_rows
+from parallelsearch.training.verl.training_metrics import TrainingMetrics
 
 # veRL's name of a figure -> ours. veRL logs the rate that the schedule gives to the next step.
 FIGURES = {
@@ -95,7 +95,7 @@ def train_on_rows(
     if metrics.first_step <= steps:
         checkpoints.require_room(Path(policy))
         log_from = log_size(folder)
-        program = ("-m", "parallelsearch.training.verl_sft", *arguments, *hydra_folder(folder))
+        program = ("-m", "parallelsearch.training.verl.sft", *arguments, *hydra_folder(folder))
         command = torchrun(arm.training.gpus_per_node, *program)
         with (
             naming_full_disk(folder / "checkpoints", checkpoints.clean),

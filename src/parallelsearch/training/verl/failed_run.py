@@ -8,8 +8,8 @@ from pathlib import Path
 from parallelsearch.errors import TrainingError
 from parallelsearch.files import read_json, write_json
 from parallelsearch.runs.checkpoints import Checkpoints
-from parallelsearch.training.policy_export import export_policy
 from parallelsearch.training.process.guard import Verdict
+from parallelsearch.training.verl.policy_export import export_policy
 
 FAILED = "failed.json"
 LAST_GOOD = "policy-last-good"

@@ -14,12 +14,12 @@ from parallelsearch.config_files import load_arm, load_study
 from parallelsearch.errors import TrainingError
 from parallelsearch.records import Question, Structure
 from parallelsearch.runs.run_folder import read_metrics
-from parallelsearch.training import sft_job
 from parallelsearch.training.process.child_process import running_child
-from parallelsearch.training.sft_job import SupervisedMetrics, in_drawn_order, torchrun, train_on_rows
-from parallelsearch.training.token_rows import TokenRow, read_token_rows
+from parallelsearch.training.verl import sft_job
+from parallelsearch.training.verl.sft_job import SupervisedMetrics, in_drawn_order, torchrun, train_on_rows
+from parallelsearch.training.verl.token_rows import TokenRow, read_token_rows
 
-CONFIG = Path(__file__).resolve().parents[2] / "config"
+CONFIG = Path(__file__).resolve().parents[3] / "config"
 ARM = load_arm(load_study(config_dir=CONFIG), "sft", CONFIG)
 VERL = {"train/loss": 2.5, "train/lr": 0.001, "train/global_tokens": 557, "timing_s/step": 0.25, "train/mfu": 0.01}
 

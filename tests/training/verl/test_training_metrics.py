@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from parallelsearch.runs.run_folder import read_metrics
-from parallelsearch.training.training_metrics import TrainingMetrics, episode_means
+from parallelsearch.training.verl.training_metrics import TrainingMetrics, episode_means
 
 
 def record(step: int, episode: str, structure: str = "parallel", **changes) -> dict:

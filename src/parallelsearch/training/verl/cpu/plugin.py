@@ -22,7 +22,7 @@ import verl.utils.model as model_utils
 from verl.plugin.platform import set_platform
 from verl.workers.rollout import base, replica
 
-from parallelsearch.training.verl_cpu.platform import CpuPlatform
+from parallelsearch.training.verl.cpu.platform import CpuPlatform
 
 set_platform(CpuPlatform())
 
@@ -58,7 +58,7 @@ def _load_value_model(local_path: str, torch_dtype: Any, model_config: Any, trus
 
 
 def _load_replica_class() -> type:
-    from parallelsearch.training.verl_cpu.rollout_server import HFReplica
+    from parallelsearch.training.verl.cpu.rollout_server import HFReplica
 
     return HFReplica
 
@@ -67,5 +67,5 @@ distributed.initialize_global_process_group_ray = _initialize_gloo
 distributed.initialize_global_process_group = _initialize_gloo_under_torchrun
 fsdp_utils.CPUOffloadPolicy = _UnpinnedOffloadPolicy  # type: ignore[misc]
 model_utils.load_valuehead_model = _load_value_model
-base._ROLLOUT_REGISTRY[("hf", "async")] = "parallelsearch.training.verl_cpu.rollout_server.HFWeightSender"
+base._ROLLOUT_REGISTRY[("hf", "async")] = "parallelsearch.training.verl.cpu.rollout_server.HFWeightSender"
 replica.RolloutReplicaRegistry.register("hf", _load_replica_class)

@@ -14,14 +14,14 @@ from transformers import AutoModelForCausalLM
 from parallelsearch.config import ArmConfig
 from parallelsearch.config_files import load_arm, load_study
 from parallelsearch.runs.checkpoints import Checkpoints
-from parallelsearch.training.policy_export import export_policy
-from parallelsearch.training.token_rows import TokenRow, write_token_rows
-from parallelsearch.training.verl_job import job_environment
-from parallelsearch.training.verl_sft_config import sft_overrides
+from parallelsearch.training.verl.job import job_environment
+from parallelsearch.training.verl.policy_export import export_policy
+from parallelsearch.training.verl.sft_config import sft_overrides
+from parallelsearch.training.verl.token_rows import TokenRow, write_token_rows
 from parallelsearch.training.warm_start.policy import build_policy, save_policy, train_tokenizer
 
-pytest.importorskip("verl")
-CONFIG = Path(__file__).resolve().parents[2] / "config"
+pytest.importorskip("verl.trainer")
+CONFIG = Path(__file__).resolve().parents[3] / "config"
 PROBE = Path(__file__).with_name("sft_loss_probe.py")
 STUDY = load_study(config_dir=CONFIG)
 ROWS = [
