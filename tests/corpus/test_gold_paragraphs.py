@@ -10,7 +10,7 @@ import pytest
 from parallelsearch.corpus.gold_paragraphs import gold_paragraphs
 from parallelsearch.corpus.passages import Corpus, build_corpus
 from parallelsearch.records import Question, Structure
-from parallelsearch.rewards.stepsearch import passage_text
+from parallelsearch.rewards.semantics.stepsearch import passage_text
 
 
 def question(titles: tuple[str, ...] = (), ids: tuple[int, ...] = ()) -> Question:

@@ -10,7 +10,7 @@ from parallelsearch.corpus.passages import Corpus
 from parallelsearch.evaluation.episodes import Scored
 from parallelsearch.records import Episode
 from parallelsearch.rewards.compose import score
-from parallelsearch.rewards.stepsearch import passage_text
+from parallelsearch.rewards.semantics.stepsearch import passage_text
 
 
 def score_all(episodes: Sequence[Episode], weights: RewardConfig | None, corpus: Corpus) -> list[Scored]:

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 
 from parallelsearch.config import RewardConfig
 from parallelsearch.records import Episode, Question
-from parallelsearch.rewards import bounded, f1, otc, paper, released, research, search_r1_format, stepsearch
 from parallelsearch.rewards.breakdown import RewardBreakdown
 from parallelsearch.rewards.components import outcome
 from parallelsearch.rewards.extra import TERM
+from parallelsearch.rewards.semantics import bounded, f1, otc, paper, released, research, search_r1_format, stepsearch
 
 _FOUR_TERMS = {"paper": paper, "released": released, "bounded": bounded}
 

@@ -14,7 +14,7 @@ from parallelsearch.config import AgentConfig, RewardConfig
 from parallelsearch.engines.engine import Sampling
 from parallelsearch.records import Question, StopReason, Structure
 from parallelsearch.rewards.compose import score
-from parallelsearch.rewards.stepsearch import passage_text
+from parallelsearch.rewards.semantics.stepsearch import passage_text
 
 pytest.importorskip("verl.trainer")
 

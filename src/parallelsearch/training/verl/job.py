@@ -29,7 +29,7 @@ from parallelsearch.files import MANIFEST, read_json, replacing, write_json, wri
 from parallelsearch.machine.full_disk import naming_full_disk
 from parallelsearch.records import Question
 from parallelsearch.retrieval.indexes.parts import open_corpus
-from parallelsearch.rewards.stepsearch import passage_text
+from parallelsearch.rewards.semantics.stepsearch import passage_text
 from parallelsearch.runs.checkpoints import Checkpoints
 from parallelsearch.secret import POLICY_TOKEN_VARIABLE
 from parallelsearch.training.process.child_process import running_child

@@ -11,7 +11,7 @@ from parallelsearch.agent.transcript import parse_transcript
 from parallelsearch.config import RewardConfig
 from parallelsearch.records import Episode, Question, Structure
 from parallelsearch.rewards.compose import score
-from parallelsearch.rewards.otc import tool_factor
+from parallelsearch.rewards.semantics.otc import tool_factor
 
 QUESTION = Question("q", "nq", "train", "Which city?", ("Lima",), "", Structure.SINGLE)
 ALONE = RewardConfig(semantics="otc")

@@ -13,7 +13,7 @@ from parallelsearch.agent.transcript import parse_transcript
 from parallelsearch.config import RewardConfig
 from parallelsearch.records import Episode, Hit, Passage, Question, Structure
 from parallelsearch.rewards.compose import score
-from parallelsearch.rewards.stepsearch import passage_text, tfidf_cosine
+from parallelsearch.rewards.semantics.stepsearch import passage_text, tfidf_cosine
 
 QUESTION = Question(
     "q", "musique", "train", "Which city?", ("Lima",), "2hop", Structure.SEQUENTIAL, 2, ("Oslo", "Bergen", "Oslo")
