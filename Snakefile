@@ -9,6 +9,7 @@ from pathlib import Path
 
 from snakemake.exceptions import WorkflowError
 from snakemake.utils import min_version
+from parallelsearch.config_files import check_loaded
 from parallelsearch.errors import UserError
 from parallelsearch.plan.job_needs import JobNeeds
 from parallelsearch.plan.job_sizes import JobSizes
@@ -21,7 +22,8 @@ min_version("9.18")  # from here on reruns compare checksums, and `mtime` does n
 configfile: "config/config.yaml"
 
 
-try:  # unknown keys, wrong types, unknown arms and data sets end here, before any job is planned
+try:  # unknown and repeated keys, wrong types, unknown arms and data sets end here, before any job is planned
+    check_loaded([*workflow.configfiles, *Path("profiles").glob("*/*.yaml")], workflow.config_settings.config_args)
     PLAN = StudyPlan.from_values(config, config_dir=Path("config"))
 except UserError as error:
     raise WorkflowError(str(error)) from None

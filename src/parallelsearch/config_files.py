@@ -6,6 +6,8 @@ Every arm is validated with the study, before any job is planned.
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -16,6 +18,7 @@ from parallelsearch.config import ArmConfig, Section, StudyConfig
 from parallelsearch.config.names import holds_secret
 from parallelsearch.config.tracking import masked
 from parallelsearch.errors import ConfigError
+from parallelsearch.repeated_keys import json_value, yaml_value
 
 CONFIG_DIR = Path("config")
 
@@ -34,16 +37,31 @@ def merge(base: dict[str, Any], overlay: dict[str, Any]) -> dict[str, Any]:
 
 
 def read_yaml(path: Path) -> dict[str, Any]:
-    """Reads a YAML mapping; anything else is a ConfigError that names the file."""
+    """Reads a YAML mapping without repeated keys; anything else is a ConfigError that names the file."""
     try:
-        value = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
+        value = yaml_value(Path(path).read_text(encoding="utf-8"), str(path))
     except FileNotFoundError:
         raise ConfigError(f"{path} does not exist.") from None
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{path} is not UTF-8 ({error.reason}); save it as UTF-8.") from None
     except yaml.YAMLError as error:
         raise ConfigError(f"{path} is not valid YAML: {' '.join(str(error).split())}.") from None
     if not isinstance(value, dict):
         raise ConfigError(f"{path} holds {type(value).__name__}, not a mapping of settings.")
     return value
+
+
+def check_loaded(files: Iterable[Path], arguments: Iterable[str] = ()) -> None:
+    """Raises ConfigError for a key given twice in what Snakemake has read: `files`, and `--config` NAME=VALUE.
+
+    Its own loader keeps the last one, so that the merged mapping does not show it.
+    """
+    for path in files:
+        read_yaml(path)
+    for argument in arguments:
+        name, _, value = argument.partition("=")
+        with suppress(yaml.YAMLError):  # plain text, as Snakemake takes it
+            yaml_value(value, f"--config {name}")
 
 
 def validated(section: type[S], values: dict[str, Any], where: str) -> S:
@@ -59,7 +77,7 @@ def from_json(section: type[S], text: str, where: str) -> S:
     """The JSON object `text` (a command's --settings) as a `section`; anything else is a ConfigError."""
     shown = repr(masked(text)[:80])
     try:
-        values = json.loads(text)
+        values = json_value(text, where)
     except json.JSONDecodeError as error:
         raise ConfigError(f"{where}: {shown} is not valid JSON ({error}); give one JSON object.") from None
     if not isinstance(values, dict):

@@ -14,6 +14,7 @@ import typer
 from parallelsearch.config import ArmConfig, StudyConfig
 from parallelsearch.errors import ConfigError
 from parallelsearch.files import write_text
+from parallelsearch.repeated_keys import json_value
 
 SCHEMAS = Path("workflow/schemas")
 FIX = "parallelsearch config schema"
@@ -66,7 +67,7 @@ def write_merged(
     import yaml
 
     try:
-        values = json.loads(settings)
+        values = json_value(settings, "config write --settings")
     except json.JSONDecodeError as error:
         raise ConfigError(f"--settings is not valid JSON ({error}).") from None
     header = "# The configuration this study was planned with, complete. Written by the workflow: do not edit.\n"

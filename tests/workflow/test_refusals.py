@@ -31,3 +31,11 @@ def test_a_raw_file_that_is_absent_and_has_no_url_is_named_and_planned_once_it_i
     (checkout.root / "data").mkdir()
     (checkout.root / "data" / "mine.json").write_text("[]")
     assert "evaluate parallelsearch 0" in checkout.plan("all", "--config", *setting).jobs
+
+
+def test_a_key_given_twice_in_an_overlay_is_named_with_both_lines(checkout: Checkout) -> None:
+    (checkout.root / "mine.yaml").write_text("training:\n  steps: 40\nseeds: [0]\ntraining:\n  batch_size: 8\n")
+    said = checkout.refusal("all", "--configfile", "mine.yaml")
+    assert "mine.yaml: the key 'training' is given twice, on lines 1 and 4; keep one of the two." in said
+    (checkout.root / "mine.yaml").write_text("training: {steps: 40, batch_size: 8}\n")
+    assert checkout.plan("all", "--configfile", "mine.yaml").counts["train"] == 4
