@@ -6,6 +6,7 @@ from typing import Literal
 
 from pydantic import Field, model_validator
 
+from parallelsearch.config.distinct import Distinct
 from parallelsearch.config.section import Section
 from parallelsearch.config.server import ServerConfig
 
@@ -26,7 +27,7 @@ class PublishedProtocol(Section):
 class EvaluationConfig(Section):
     """Which question sets every arm answers, and how."""
 
-    sets: list[str] = Field(["geoworld.test"], description="Question sets, each DATASET.SPLIT.")
+    sets: Distinct[str] = Field(["geoworld.test"], description="Question sets, each DATASET.SPLIT.")
     limit: int = Field(0, ge=0, description="At most so many questions of each set; 0: all.")
     drop_last: int = Field(
         0, ge=0, description="Leave out each structure's last incomplete batch of so many questions; 0: keep all."

@@ -8,6 +8,7 @@ from pydantic import Field, model_validator
 
 from parallelsearch.config.agent import AgentConfig
 from parallelsearch.config.data import CorpusConfig, DatasetConfig, GeoWorldConfig
+from parallelsearch.config.distinct import Distinct
 from parallelsearch.config.environments import EnvironmentsConfig
 from parallelsearch.config.evaluation import EvaluationConfig
 from parallelsearch.config.names import DottedName, Name, PlainPath
@@ -64,8 +65,8 @@ class StudyConfig(Section):
     """A whole study."""
 
     results: PlainPath = Field("results", description="Folder of all outputs.")
-    seeds: list[int] = Field([0], min_length=1, description="Seeds; each arm is trained once for each.")
-    arms: list[DottedName] = Field(min_length=1, description="Names of overlays in config/arms/.")
+    seeds: Distinct[int] = Field([0], min_length=1, description="Seeds; each arm is trained once for each.")
+    arms: Distinct[DottedName] = Field(min_length=1, description="Names of overlays in config/arms/.")
     arm_overrides: dict[str, ArmOverride] = Field(
         default_factory=dict, description="Arm -> what this study, and no other, changes in it (a published rate, say)."
     )

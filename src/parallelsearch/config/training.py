@@ -6,6 +6,7 @@ from typing import Literal
 
 from pydantic import Field, model_validator
 
+from parallelsearch.config.distinct import Distinct
 from parallelsearch.config.names import DottedName
 from parallelsearch.config.section import Section
 from parallelsearch.config.server import ServerConfig
@@ -73,7 +74,7 @@ class SimulatorConfig(Section):
 class TrainingConfig(Section):
     """Training with veRL: reinforcement learning, or supervised learning from demonstrations."""
 
-    sets: list[str] = Field(["geoworld.train"], description="Question sets, each DATASET.SPLIT.")
+    sets: Distinct[str] = Field(["geoworld.train"], description="Question sets, each DATASET.SPLIT.")
     algorithm: Literal["ppo", "grpo", "sft", "rejection_sampling"] = Field(
         "ppo",
         description="ppo: GAE with a critic; grpo: group-relative; sft: supervised, on question and answer;"
