@@ -17,6 +17,7 @@ from typing import Any, TextIO, TypeAlias
 
 from parallelsearch.errors import DataError
 from parallelsearch.json_array import array_elements
+from parallelsearch.titles import page_title
 
 GZIP_MAGIC = b"\x1f\x8b"
 BZIP2_MAGIC = b"BZh"
@@ -60,6 +61,13 @@ class RawRow:
                 return value.strip()
         found = ", ".join(self.fields) or "nothing"
         raise DataError(f"{self.place}: no field '{' or '.join(names)}' (found: {found}); check the source's layout.")
+
+    def title(self, name: str = "title") -> str:
+        """The field `name` as the title of a page (see `page_title`); as `text`, it may not be empty."""
+        title = page_title(self.text(name))
+        if not title:
+            raise DataError(f"{self.place}: '{name}' is empty; {NEXT_STEP}.")
+        return title
 
 
 @contextmanager

@@ -10,6 +10,8 @@ from parallelsearch.config import PassageLayout
 from parallelsearch.corpus.raw_file import NEXT_STEP, RawFile, RawRow, json_records, json_rows, open_text, tsv_rows
 from parallelsearch.corpus.words import word_blocks
 from parallelsearch.errors import DataError
+from parallelsearch.questions.text import unescape
+from parallelsearch.titles import page_title
 
 TitledText = tuple[str, str]
 CONTEXT_FIELDS = ("context", "contexts", "paragraphs")
@@ -19,7 +21,7 @@ DPR_COLUMNS = ("id", "text", "title")
 def read_titled(raw: RawFile) -> Iterator[TitledText]:
     """JSON lines with id, title and text (GeoWorld, and the JSON-lines form of DPR's passages)."""
     for row in json_rows(raw):
-        yield row.text("title"), row.text("text")
+        yield row.title(), row.text("text")
 
 
 def read_dpr(raw: RawFile) -> Iterator[TitledText]:
@@ -30,13 +32,14 @@ def read_dpr(raw: RawFile) -> Iterator[TitledText]:
         yield from read_titled(raw)
         return
     for row in tsv_rows(raw, DPR_COLUMNS):
-        yield row.text("title"), row.text("text")
+        yield row.title(), row.text("text")
 
 
 def read_contents(raw: RawFile) -> Iterator[TitledText]:
     """JSON lines with id and contents, the layout of wiki-18 and FlashRAG (see `split_contents`)."""
     for row in json_rows(raw):
         title, text = split_contents(row.text("contents"))
+        title = page_title(title)
         if not title:
             raise DataError(f"{row.place}: 'contents' begins with an empty title; {NEXT_STEP}.")
         if not text:
@@ -69,8 +72,8 @@ def read_own(raw: RawFile, layout: PassageLayout | None = None) -> Iterator[Titl
     """Texts of one's own: JSON lines or one JSON array, with the fields and in the passages that `layout` says."""
     layout = layout or PassageLayout()
     for row in json_records(raw):
-        title = " ".join(row.text(layout.title).split())
-        text = " ".join(row.text(layout.text).split())
+        title = row.title(layout.title)
+        text = " ".join(unescape(row.text(layout.text)).split())
         for block in word_blocks(text, layout.words) if layout.words else [text]:
             yield title, block
 
@@ -103,7 +106,7 @@ def _paragraphs(row: RawRow) -> Iterator[TitledText]:
         if "question" in row.fields:
             found = ", ".join(row.fields)
             raise DataError(f"{row.place}: no field '{' or '.join(CONTEXT_FIELDS)}' (found: {found}); {NEXT_STEP}.")
-        yield row.text("title"), row.text("text", "paragraph_text")
+        yield row.title(), unescape(row.text("text", "paragraph_text"))
         return
     if not isinstance(listed, list):
         raise DataError(f"{row.place}: the context is {type(listed).__name__}, not a list; {NEXT_STEP}.")
@@ -121,7 +124,7 @@ def _paragraph(paragraph: Any, place: str) -> TitledText:
         case _:
             raise DataError(f"{place}: neither [title, sentences] nor an object with title and text; {NEXT_STEP}.")
     checked = RawRow(fields, place)
-    return checked.text("title"), checked.text("text", "paragraph_text")
+    return checked.title(), unescape(checked.text("text", "paragraph_text"))
 
 
 def read_mediawiki(raw: RawFile) -> Iterator[TitledText]:

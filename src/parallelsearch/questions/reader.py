@@ -29,6 +29,7 @@ from parallelsearch.questions.rows import read_rows
 from parallelsearch.questions.structure import needs_type, structure_of, table_path
 from parallelsearch.questions.text import clean
 from parallelsearch.records import Question, Structure
+from parallelsearch.titles import page_title
 
 _MODULES = (geoworld, hotpotqa, two_wiki, musique, bamboogle, nq, triviaqa, popqa, multihop_rag)
 READERS_BY_DATASET: dict[str, Reader] = {module.READER.dataset: module.READER for module in _MODULES}
@@ -180,16 +181,20 @@ def _question(row: Row, core: Core, details: Details, dataset: str, split: str |
 
 
 def _titles(row: Row, details: Details) -> tuple[str, ...]:
-    titles = (_cleaned(row, "title", title) for title in details.titles)
+    titles = (page_title(_whole(row, "title", title)) for title in details.titles)
     return tuple(dict.fromkeys(title for title in titles if title))
 
 
 def _cleaned(row: Row, what: str, text: str) -> str:
+    return clean(_whole(row, what, text))
+
+
+def _whole(row: Row, what: str, text: str) -> str:
     try:
         text.encode()
     except UnicodeEncodeError as error:
         raise row.refusal(f"the {what} holds half a surrogate pair at character {error.start}") from None
-    return clean(text)
+    return text
 
 
 def _counts(left_out: Counter[str]) -> str:

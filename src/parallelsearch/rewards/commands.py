@@ -13,6 +13,7 @@ from parallelsearch.config import SEMANTICS, AgentConfig, ArmConfig, RewardConfi
 from parallelsearch.config_files import from_json, validated
 from parallelsearch.errors import ConfigError, DataError
 from parallelsearch.records import Action, Question, Structure
+from parallelsearch.titles import page_title
 
 if TYPE_CHECKING:
     from parallelsearch.questions.row import Row
@@ -86,7 +87,7 @@ def _question(row: Row) -> Question:
         type=row.optional_text("type") or "",
         structure=_structure(row),
         hops=row.whole_number("hops"),
-        supporting_titles=tuple(row.texts("supporting_titles", required=False)),
+        supporting_titles=tuple(map(page_title, row.texts("supporting_titles", required=False))),
     )
 
 

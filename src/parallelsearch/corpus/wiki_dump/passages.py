@@ -12,6 +12,7 @@ from parallelsearch.corpus.wiki_dump.pages import Article, DumpReader
 from parallelsearch.corpus.wiki_dump.plain_text import plain_text
 from parallelsearch.corpus.wiki_dump.worker_pool import in_order
 from parallelsearch.corpus.words import word_blocks
+from parallelsearch.titles import page_title
 
 BATCH_CHARACTERS = 200_000  # of markup
 TitledText = tuple[str, str]
@@ -43,7 +44,8 @@ def passages_of(batch: Batch) -> tuple[list[TitledText], Counter[str]]:
             continue
         if not blocks:
             dropped["no text"] += 1
-        passages.extend((article.title, block) for block in blocks)
+        title = page_title(article.title)
+        passages.extend((title, block) for block in blocks)
     return passages, dropped
 
 
