@@ -24,7 +24,7 @@ def word_blocks(text: str, size: int = WORDS_PER_PASSAGE) -> list[str]:
 
     The last block keeps what is left and may be as short as one word: no word is in two blocks, and none is lost.
     """
-    if not _UNSPACED.search(text):
+    if not is_unspaced(text):
         words = text.split()
         return [" ".join(words[start : start + size]) for start in range(0, len(words), size)]
     starts = [match.start() for match in _WORD.finditer(text)]
@@ -32,6 +32,11 @@ def word_blocks(text: str, size: int = WORDS_PER_PASSAGE) -> list[str]:
     return [text[start:end].strip() for start, end in zip(starts[::size], ends, strict=True)]
 
 
+def is_unspaced(text: str) -> bool:
+    """True where some of `text` is in a script that is written without spaces."""
+    return _UNSPACED.search(text) is not None
+
+
 def count_words(text: str) -> int:
     """Number of words, as `word_blocks` counts them."""
-    return len(_WORD.findall(text)) if _UNSPACED.search(text) else len(text.split())
+    return len(_WORD.findall(text)) if is_unspaced(text) else len(text.split())

@@ -32,8 +32,11 @@ def bm25(
     from parallelsearch.retrieval.indexes.bm25 import write_bm25
 
     manifest = write_bm25(corpus_dir, out_dir, from_json(Bm25Config, settings, "--settings"))
-    found = manifest["quality"]["self_retrieval"]
-    typer.echo(f"{out_dir}: {manifest['ntotal']} passages, {manifest['vocabulary']} words, self-retrieval {found}")
+    itself, words = (manifest["quality"][share] for share in ("self_retrieval", "word_retrieval"))
+    typer.echo(
+        f"{out_dir}: {manifest['ntotal']} passages, {manifest['vocabulary']} words, self-retrieval {itself}, words that"
+        f" find a passage {words}"
+    )
 
 
 def fuse(

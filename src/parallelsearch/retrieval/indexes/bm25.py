@@ -7,7 +7,7 @@ idf = ln(1 + (N - df + 0.5) / (df + 0.5)): Lucene's variant (Kamphuis et al., EC
 from __future__ import annotations
 
 from array import array
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -16,42 +16,22 @@ import numpy as np
 
 from parallelsearch.config import Bm25Config
 from parallelsearch.corpus.passages import Corpus
-from parallelsearch.errors import DataError
+from parallelsearch.errors import DataError, MismatchError
 from parallelsearch.files import MANIFEST, read_json, replacing, sha256, write_json
 from parallelsearch.retrieval.encoding.embeddings import require_same
 from parallelsearch.retrieval.encoding.encoder import passage_text
+from parallelsearch.retrieval.indexes.bm25_words import RULE, Words
+from parallelsearch.retrieval.indexes.excerpts import a_word, has_word, other_form
 from parallelsearch.retrieval.indexes.parts import check_file, combined_sha256, corpus_part, open_corpus
 
 FOLDER = "bm25"  # what bm25s saved, beside the manifest
 METHOD = "lucene"
-PATTERN = r"(?u)\b\w\w+\b"
 PASSAGES_PER_BLOCK = 8192
 SAMPLE, SAMPLE_SEED = 200, 0
-SELF_RETRIEVAL_FLOOR = 0.9
+WORD_TOP_K = 10
+FLOOR = 0.9
+SAMPLED = {"self_retrieval": "sample", "word_retrieval": "words"}  # of what each is the share
 REBUILD = "rerun `parallelsearch index bm25`"
-
-
-class Words:
-    """Text -> the words that are counted: lower case, at least two letters or digits, no stopwords, stemmed."""
-
-    def __init__(self, stemmer: str, stopwords: str) -> None:
-        import Stemmer
-
-        self._stemmer = None if stemmer == "none" else Stemmer.Stemmer(stemmer)
-        self._stopwords = None if stopwords == "none" else stopwords
-
-    def __call__(self, texts: Sequence[str]) -> list[list[str]]:
-        import bm25s
-
-        words: list[list[str]] = bm25s.tokenize(
-            list(texts),
-            token_pattern=PATTERN,
-            stopwords=self._stopwords,
-            stemmer=self._stemmer,
-            return_ids=False,
-            show_progress=False,
-        )
-        return words
 
 
 def write_bm25(corpus_dir: Path, out_dir: Path, config: Bm25Config) -> dict[str, Any]:
@@ -79,7 +59,7 @@ def write_bm25(corpus_dir: Path, out_dir: Path, config: Bm25Config) -> dict[str,
     manifest = {
         "kind": "bm25",
         "parameters": {"method": METHOD, "k1": config.k1, "b": config.b},
-        "words": {"pattern": PATTERN, "lower": True, "stopwords": config.stopwords, "stemmer": config.stemmer},
+        "words": {"rule": RULE, "stopwords": config.stopwords, "stemmer": config.stemmer},
         "ntotal": len(corpus),
         "vocabulary": len(vocabulary),
         "sha256": combined_sha256(files),
@@ -90,11 +70,12 @@ def write_bm25(corpus_dir: Path, out_dir: Path, config: Bm25Config) -> dict[str,
         "PyStemmer": version("PyStemmer"),
     }
     quality = measure_bm25(StoredBm25(out_dir, manifest))
-    if quality["self_retrieval"] < SELF_RETRIEVAL_FLOOR:
-        raise DataError(
-            f"only {quality['self_retrieval']:.3f} of {quality['sample']} passages find themselves in the BM25 index of"
-            f" {corpus.folder}, at least {SELF_RETRIEVAL_FLOOR} should; check the corpus and index.bm25."
-        )
+    for share, find in (("self_retrieval", "passages find themselves"), ("word_retrieval", "words find a passage")):
+        if quality[share] < FLOOR:
+            raise DataError(
+                f"only {quality[share]:.3f} of {quality[SAMPLED[share]]} {find} in the BM25 index of {corpus.folder},"
+                f" at least {FLOOR} should; check the corpus and index.bm25."
+            )
     manifest["quality"] = quality
     write_json(out_dir / MANIFEST, manifest)
     return manifest
@@ -119,6 +100,11 @@ class StoredBm25:
         rows = self.index.scores["num_docs"]
         require_same("number of passages", self.folder / FOLDER, rows, self.corpus.path, len(self.corpus), REBUILD)
         words = self.manifest["words"]
+        if words.get("rule") != RULE:
+            raise MismatchError(
+                f"{self.folder} was made by another rule of words ({words.get('rule', 'an older one')}) than that of"
+                f" this version ({RULE}); {REBUILD}."
+            )
         self.words = Words(words["stemmer"], words["stopwords"])
 
     def search(self, queries: Sequence[str], top_k: int) -> list[tuple[np.ndarray, np.ndarray]]:
@@ -144,13 +130,30 @@ class StoredBm25:
 
 
 def measure_bm25(index: StoredBm25) -> dict[str, Any]:
-    """self_retrieval: share of a seeded sample of passages that their own text finds first (or an equal text)."""
-    corpus = index.corpus
-    rows = np.random.default_rng(SAMPLE_SEED).choice(len(corpus), min(SAMPLE, len(corpus)), replace=False)
+    """Of seeded samples: how many passages, and how many of their words, are found.
+
+    self_retrieval: share of passages that their own text finds first (or an equal text). word_retrieval: share of
+    words (see `a_word`; in the other Unicode form) of which a passage that has them is among the first hits.
+    """
+    corpus, rng = index.corpus, np.random.default_rng(SAMPLE_SEED)
+    rows = rng.choice(len(corpus), min(SAMPLE, len(corpus)), replace=False)
     texts = [passage_text(corpus[int(row)]) for row in rows]
-    firsts = [ids[:1].tolist() for _, ids in index.search(texts, 1)]
-    same = [any(passage_text(corpus[first]) == text for first in ids) for ids, text in zip(firsts, texts, strict=True)]
-    return {"self_retrieval": round(sum(same) / len(same), 4), "sample": len(rows)}
+    drawn = [a_word(texts[number % len(texts)], rng) for number in range(SAMPLE)]
+    words = [word for word in drawn if word]
+
+    def found(queries: list[str], top_k: int) -> Iterator[list[str]]:
+        for _, ids in index.search(queries, top_k):
+            yield [passage_text(corpus[int(row)]) for row in ids]
+
+    own = [text in hits for text, hits in zip(texts, found(texts, 1), strict=True)]
+    first = found([other_form(word) for word in words], WORD_TOP_K)
+    known = [any(has_word(hit, word) for hit in hits) for word, hits in zip(words, first, strict=True)]
+    return {
+        "self_retrieval": round(sum(own) / len(own), 4),
+        "word_retrieval": round(sum(known) / max(1, len(known)), 4),
+        "sample": len(rows),
+        "words": len(words),
+    }
 
 
 def _word_ids(corpus: Corpus, words: Words) -> tuple[list[array[int]], dict[str, int]]:
