@@ -8,7 +8,7 @@ from starlette.requests import ClientDisconnect
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-READ_AND_DROPPED = 64  # times the limit: a client that is still sending when the connection closes never sees the reply
+READ_AND_DROPPED = 8  # times the limit: a client that is still sending when the connection closes never sees the reply
 
 
 class BodyLimit:

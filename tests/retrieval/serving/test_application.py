@@ -54,6 +54,29 @@ def test_what_does_not_fit_in_the_queue_is_sent_away_at_once_and_room_is_made_by
     asyncio.run(run())
 
 
+def test_a_large_request_is_searched_in_parts_that_share_the_queue_with_others() -> None:
+    class Counting:
+        def __init__(self) -> None:
+            self.parts: list[int] = []
+
+        async def search(self, queries: Sequence[str], top_k: int) -> list[list[Hit]]:
+            self.parts.append(len(queries))
+            return [[Hit(Passage(0, "t", query), 1.0)] for query in queries]
+
+    async def run() -> None:
+        service = RetrieverService()
+        service.retriever = counting = Counting()
+        async with client_of(service) as client:
+            result = (await post(client, 2560)).json()["result"]
+            assert counting.parts == [512] * 5
+            assert [hits[0]["contents"] for hits in result] == [f'"t"\nq{n}' for n in range(2560)]
+            service.max_waiting = 10
+            assert (await post(client, 25)).status_code == 200
+            assert counting.parts[5:] == [10, 10, 5]
+
+    asyncio.run(run())
+
+
 def test_a_search_that_takes_too_long_is_given_up_and_leaves_the_queue() -> None:
     async def run() -> None:
         service = RetrieverService(max_waiting=4, request_seconds=0.1)

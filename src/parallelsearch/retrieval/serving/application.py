@@ -19,14 +19,22 @@ from prometheus_client.multiprocess import MultiProcessCollector
 from pydantic import ValidationError
 
 from parallelsearch.errors import RetrieverError, RetrieverRefused
+from parallelsearch.records import Hit
+from parallelsearch.retrieval.joined_searches import MAX_QUERIES_PER_BATCH
 from parallelsearch.retrieval.retriever import Retriever
-from parallelsearch.retrieval.serving.wire import DEFAULT_TOP_K, TOKEN_VARIABLE, RetrieveRequest, reply_body
+from parallelsearch.retrieval.serving.wire import (
+    DEFAULT_TOP_K,
+    MAX_PASSAGES,
+    TOKEN_VARIABLE,
+    RetrieveRequest,
+    reply_body,
+)
 from parallelsearch.serving.access import is_authorised
 from parallelsearch.serving.body_limit import BodyLimit
 
 METRICS_FOLDER_VARIABLE = "PROMETHEUS_MULTIPROC_DIR"  # where the workers of one server share their counts
 MAX_WAITING_QUERIES = 2048
-MAX_BODY_BYTES = 2**20
+MAX_BODY_BYTES = 2**23
 REQUEST_SECONDS = 30.0
 RETRY_AFTER_SECONDS = 1
 
@@ -74,17 +82,24 @@ class RetrieverService:
         self.app.add_api_route("/metrics", self.metrics, methods=["GET"], dependencies=guarded)
 
     async def retrieve(self, http_request: Request) -> JSONResponse:
-        """The passages of every query of the request.
+        """The passages of every query of the request; none for an empty one, as a model writes them now and then.
 
-        400 for an empty query, 413 for a body above 1 MiB, 422 for one of another shape, 503 with Retry-After while the
-        index is being loaded, when too many queries are in hand and when an answer takes too long.
+        A large request is searched in parts, one after the other. 413 for a body above 8 MiB, 422 for one of another
+        shape, 503 with Retry-After while the index is being loaded, when too many queries are in hand and when the
+        answer to a part takes too long.
         """
         retriever = self._loaded()
         request = _read(await http_request.body())
-        with self._in_hand_for(len(request.queries)), self._seconds.time():
+        top_k = request.topk or self.top_k
+        _check_size(len(request.queries), top_k)
+        asked = [query for query in request.queries if query.strip()]
+        size = min(MAX_QUERIES_PER_BATCH, self.max_waiting)
+        found: list[list[Hit]] = []
+        with self._in_hand_for(min(len(asked), size)), self._seconds.time():
             try:
-                async with asyncio.timeout(self.request_seconds):
-                    results = await retriever.search(request.queries, request.topk or self.top_k)
+                for start in range(0, len(asked), size):
+                    async with asyncio.timeout(self.request_seconds):
+                        found += await retriever.search(asked[start : start + size], top_k)
             except TimeoutError:
                 raise _later(f"no answer within {self.request_seconds:g} s; send fewer queries at once") from None
             except RetrieverRefused as error:
@@ -92,6 +107,8 @@ class RetrieverService:
             except RetrieverError as error:
                 raise HTTPException(500, str(error)) from None
         self._queries.inc(len(request.queries))
+        hits = iter(found)
+        results = [next(hits) if query.strip() else [] for query in request.queries]
         # Not through FastAPI's own encoding, which walks every document first: it is plain JSON already.
         return JSONResponse(reply_body(results, request.return_scores))
 
@@ -149,6 +166,13 @@ def _read(body: bytes) -> RetrieveRequest:
         place = ".".join(map(str, first["loc"])) or "the body"
         wanted = 'send {"queries": [...], "topk": 3, "return_scores": true}'
         raise HTTPException(422, f"{place}: {first['msg']}; {wanted}.") from None
+
+
+def _check_size(queries: int, top_k: int) -> None:
+    if queries * top_k > MAX_PASSAGES:
+        raise HTTPException(
+            422, f"{queries} queries with topk {top_k} want more than {MAX_PASSAGES} passages; send fewer at once."
+        )
 
 
 def _later(reason: str) -> HTTPException:

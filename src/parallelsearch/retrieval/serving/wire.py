@@ -17,7 +17,8 @@ from parallelsearch.records import Hit, Passage
 TOKEN_VARIABLE = "PARALLELSEARCH_RETRIEVER_TOKEN"
 DEFAULT_TOP_K = 3
 MAX_TOP_K = 1000
-MAX_QUERIES = 512
+MAX_QUERIES = 16_384  # a batch of a trainer: all trajectories of a turn, all their sub-queries
+MAX_PASSAGES = 512_000  # of a reply: queries times topk
 MAX_QUERY_CHARACTERS = 10_000
 
 
