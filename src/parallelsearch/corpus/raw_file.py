@@ -21,6 +21,8 @@ from parallelsearch.titles import page_title
 
 GZIP_MAGIC = b"\x1f\x8b"
 BZIP2_MAGIC = b"BZh"
+PARQUET_MAGIC = b"PAR1"
+UTF16 = (b"\xff\xfe", b"\xfe\xff")
 BROKEN_PACKING = (EOFError, zlib.error, OSError)  # what gzip and bz2 raise on a truncated or damaged stream
 Unpacked: TypeAlias = "io.BufferedReader[Any] | gzip.GzipFile | bz2.BZ2File"
 NEXT_STEP = "repair or fetch the file again"
@@ -94,12 +96,14 @@ def open_bytes(raw: RawFile) -> Iterator[Unpacked]:
 
 @contextmanager
 def open_text(raw: RawFile) -> Iterator[TextIO]:
-    """Opens a UTF-8 file for reading, unpacked as by `open_bytes`.
+    """Opens a UTF-8 file, with or without a byte-order mark, for reading, unpacked as by `open_bytes`.
 
     A damaged packed stream and bytes that are not UTF-8 are DataErrors that name the file.
     """
-    with open_bytes(raw) as stream, io.TextIOWrapper(stream, encoding="utf-8", newline="") as text:
+    with open_bytes(raw) as stream, io.TextIOWrapper(stream, encoding="utf-8-sig", newline="") as text:
         try:
+            if stream.peek(2)[:2] in UTF16:
+                raise DataError(f"{raw.path} is UTF-16; convert it to UTF-8.")
             yield text
         except BROKEN_PACKING as error:
             raise DataError(f"{raw.path} is a broken packed file ({error}); {NEXT_STEP}.") from None
@@ -126,6 +130,28 @@ def json_records(raw: RawFile) -> Iterator[RawRow]:
                 yield RawRow(fields, f"{raw.path}, line {line} (array index {index})")
             return
     yield from json_rows(raw)
+
+
+def records(raw: RawFile) -> Iterator[RawRow]:
+    """Rows of a file as question files come: parquet, or as `json_records`."""
+    with open_bytes(raw) as stream:
+        parquet = stream.peek(4)[:4] == PARQUET_MAGIC
+    yield from parquet_rows(raw) if parquet else json_records(raw)
+
+
+def parquet_rows(raw: RawFile) -> Iterator[RawRow]:
+    """Rows of a parquet file, a batch in memory at a time; a damaged one is a DataError."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        with pq.ParquetFile(raw.path) as file:
+            for batch in file.iter_batches(1024):
+                for fields in batch.to_pylist():
+                    raw.read += 1
+                    yield RawRow(fields, f"{raw.path}, row index {raw.read - 1}")
+    except (pa.ArrowException, OSError) as error:
+        raise DataError(f"{raw.path} is a broken or cut-off parquet file ({error}); fetch it again.") from None
 
 
 def tsv_rows(raw: RawFile, columns: tuple[str, ...]) -> Iterator[RawRow]:
@@ -164,7 +190,7 @@ class _WatchedFile(io.FileIO):
 
 def _json_row(line: str, place: str) -> RawRow:
     try:
-        fields = json.loads(line)
+        fields = json.loads(line.lstrip("\ufeff"))  # of a file that was appended to another one
     except json.JSONDecodeError as error:
         raise DataError(f"{place}: broken JSON ({error.msg} at column {error.colno}); {NEXT_STEP}.") from None
     if not isinstance(fields, dict):

@@ -6,8 +6,9 @@ from collections.abc import Callable, Iterator
 from hashlib import blake2b
 from typing import Any
 
+from parallelsearch.columns import rows_of, unspelled
 from parallelsearch.config import PassageLayout
-from parallelsearch.corpus.raw_file import NEXT_STEP, RawFile, RawRow, json_records, json_rows, open_text, tsv_rows
+from parallelsearch.corpus.raw_file import NEXT_STEP, RawFile, RawRow, json_rows, open_text, records, tsv_rows
 from parallelsearch.corpus.words import word_blocks
 from parallelsearch.errors import DataError
 from parallelsearch.questions.text import unescape
@@ -15,6 +16,8 @@ from parallelsearch.titles import page_title
 
 TitledText = tuple[str, str]
 CONTEXT_FIELDS = ("context", "contexts", "paragraphs")
+TEXT_FIELDS = ("text", "paragraph_text", "sentences", "content")
+DETAILS_FIELDS = ("metadata", "extra_info")  # where FlashRAG's and veRL's copies keep what only one data set has
 DPR_COLUMNS = ("id", "text", "title")
 
 
@@ -50,13 +53,14 @@ def read_contents(raw: RawFile) -> Iterator[TitledText]:
 def read_qa_contexts(raw: RawFile) -> Iterator[TitledText]:
     """The distinct paragraphs of a question file in the order of first appearance.
 
-    Understands `context` as [[title, [sentence, ...]], ...] (HotpotQA, 2WikiMultiHopQA), `context` as a list of objects
-    with title and text, MuSiQue's `paragraphs`, and a file whose rows are paragraphs themselves (title and text).
+    Understands `context` as [[title, [sentence, ...]], ...] (HotpotQA, 2WikiMultiHopQA), as a list of objects with
+    title and text, and as columns (`datasets`), MuSiQue's `paragraphs`, the same under `metadata` (FlashRAG), and a
+    file whose rows are paragraphs themselves (title and text): JSON lines, a JSON array or parquet.
     Memory holds 16 bytes (about 100 in Python) for each distinct paragraph.
     """
     seen: set[bytes] = set()
     paragraphs = 0
-    for row in json_records(raw):
+    for row in records(raw):
         for title, text in _paragraphs(row):
             paragraphs += 1
             digest = blake2b(f"{title}\n{text}".encode(), digest_size=16).digest()
@@ -69,9 +73,9 @@ def read_qa_contexts(raw: RawFile) -> Iterator[TitledText]:
 
 
 def read_own(raw: RawFile, layout: PassageLayout | None = None) -> Iterator[TitledText]:
-    """Texts of one's own: JSON lines or one JSON array, with the fields and in the passages that `layout` says."""
+    """Texts of one's own as `records` reads them, with the fields and in the passages that `layout` says."""
     layout = layout or PassageLayout()
-    for row in json_records(raw):
+    for row in records(raw):
         title = row.title(layout.title)
         text = " ".join(unescape(row.text(layout.text)).split())
         for block in word_blocks(text, layout.words) if layout.words else [text]:
@@ -101,7 +105,7 @@ def join_contents(title: str, text: str) -> str:
 
 
 def _paragraphs(row: RawRow) -> Iterator[TitledText]:
-    listed = next((row.fields[name] for name in CONTEXT_FIELDS if name in row.fields), None)
+    listed = _listed(row.fields)
     if listed is None:
         if "question" in row.fields:
             found = ", ".join(row.fields)
@@ -109,22 +113,44 @@ def _paragraphs(row: RawRow) -> Iterator[TitledText]:
         yield row.title(), unescape(row.text("text", "paragraph_text"))
         return
     if not isinstance(listed, list):
-        raise DataError(f"{row.place}: the context is {type(listed).__name__}, not a list; {NEXT_STEP}.")
+        kind = type(listed).__name__
+        raise DataError(f"{row.place}: the context is {kind}, not a list or columns of one length; {NEXT_STEP}.")
     for number, paragraph in enumerate(listed, start=1):
         yield _paragraph(paragraph, f"{row.place}, paragraph {number}")
+
+
+def _listed(fields: dict[str, Any]) -> Any:
+    """The paragraphs of a row, or of what it keeps in its `metadata`; None where it has none."""
+    inner = (unspelled(fields.get(name)) for name in DETAILS_FIELDS)
+    for holder in (fields, *(value for value in inner if isinstance(value, dict))):
+        for name in CONTEXT_FIELDS:
+            if holder.get(name) is not None:
+                return rows_of(holder[name])
+        steps = rows_of(holder.get("question_decomposition"))
+        if isinstance(steps, list):  # FlashRAG's copy of MuSiQue keeps the supporting paragraphs there alone
+            found = [step.get("support_paragraph") for step in steps if isinstance(step, dict)]
+            if any(found):
+                return [paragraph for paragraph in found if paragraph]
+    return None
 
 
 def _paragraph(paragraph: Any, place: str) -> TitledText:
     fields: dict[str, Any]
     match paragraph:
-        case [str() as title, [*sentences]] if all(isinstance(sentence, str) for sentence in sentences):
-            fields = {"title": title, "text": " ".join(sentence.strip() for sentence in sentences)}
+        case [str() as title, [*sentences]]:
+            fields = {"title": title, "text": sentences}
         case dict():
-            fields = paragraph
+            fields = dict(paragraph)
         case _:
             raise DataError(f"{place}: neither [title, sentences] nor an object with title and text; {NEXT_STEP}.")
+    for name in TEXT_FIELDS:
+        value = fields.get(name)
+        if isinstance(value, list):
+            if not all(isinstance(sentence, str) for sentence in value):
+                raise DataError(f"{place}: a sentence is no text; {NEXT_STEP}.")
+            fields[name] = " ".join(sentence.strip() for sentence in value)
     checked = RawRow(fields, place)
-    return checked.title(), unescape(checked.text("text", "paragraph_text"))
+    return checked.title(), unescape(checked.text(*TEXT_FIELDS))
 
 
 def read_mediawiki(raw: RawFile) -> Iterator[TitledText]:

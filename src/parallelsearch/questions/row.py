@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from parallelsearch.columns import rows_of, unspelled
 from parallelsearch.errors import DataError
 from parallelsearch.json_array import REPAIR
 
@@ -100,18 +101,18 @@ class Row:
         return value
 
     def objects(self, *names: str) -> list[Row]:
-        """A list of nested objects; [] when absent or null."""
-        values = self._value(names)
+        """A list of nested objects, also as columns of one length (see `rows_of`); [] when absent or null."""
+        values = rows_of(self._value(names))
         if values is None:
             return []
         name = self._spelt(names)
         if not isinstance(values, list) or not all(isinstance(value, dict) for value in values):
-            raise self.refusal(f"field '{name}' is not a list of objects")
+            raise self.refusal(f"field '{name}' is not a list of objects, nor columns of one length")
         return [self._nested(f"{name}[{number}]", value) for number, value in enumerate(values)]
 
     def object(self, *names: str) -> Row:
         """A nested object; an empty one when the field is absent or null."""
-        value = self._value(names)
+        value = unspelled(self._value(names))
         if value is not None and not isinstance(value, dict):
             raise self.refusal(f"field '{self._spelt(names)}' holds {_kind(value)}, not an object")
         return self._nested(self._spelt(names), value or {})

@@ -57,7 +57,7 @@ def _json_lines(path: Path, text: str) -> Iterator[Row]:
         if not line.strip():
             continue
         try:
-            fields = json.loads(line)
+            fields = json.loads(line.lstrip("\ufeff"))  # of a file that was appended to another one
         except ValueError as error:
             if number == 1 and _is_one_object(text):
                 raise DataError(

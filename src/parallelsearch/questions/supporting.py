@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from parallelsearch.columns import unspelled
 from parallelsearch.questions.row import Row
 
 
@@ -14,7 +15,7 @@ def supporting_titles(row: Row) -> tuple[str, ...]:
     {"title": ..} objects, and one {"title": [..], "sent_id": [..]} object (FlashRAG, `datasets`).
     Raises DataError for any other.
     """
-    facts = row.fields.get("supporting_facts")
+    facts = unspelled(row.fields.get("supporting_facts"))
     if facts is None:
         return ()
     if isinstance(facts, dict):

@@ -91,14 +91,12 @@ def test_topk_defaults_to_three_and_scores_to_off(url: str) -> None:
 
 def test_the_batch_of_a_turn_is_answered_whole_and_an_empty_query_with_no_passages(url: str) -> None:
     """Search-R1's client posts the queries of all trajectories at once, whatever the model wrote into its tags."""
-    for queries in (["Oslo"] * 512, ["Oslo"] * 2560, [f"Oslo {n}" for n in range(700)], ["Oslo"] * 255 + [""]):
-        body = {"queries": queries, "topk": 3, "return_scores": True}
-        result = httpx.post(f"{url}/retrieve", json=body, timeout=60).json()["result"]
+    for queries in (["Oslo"] * 2560, ["Oslo"] * 255 + [""]):
+        result = httpx.post(f"{url}/retrieve", json={"queries": queries}, timeout=60).json()["result"]
         assert [len(hits) for hits in result] == [3 if query else 0 for query in queries]
     mixed = [" ", TWO[0], "\u2003\t", "", TWO[1]]
-    answers = [httpx.post(f"{url}/retrieve", json={"queries": part}).json()["result"] for part in (TWO, mixed)]
-    assert answers[1] == [[], answers[0][0], [], [], answers[0][1]]
-    assert httpx.post(f"{url}/retrieve", json={"queries": ["", ""]}).json() == {"result": [[], []]}
+    alone, among = [httpx.post(f"{url}/retrieve", json={"queries": part}).json()["result"] for part in (TWO, mixed)]
+    assert among == [[], alone[0], [], [], alone[1]]
 
 
 @pytest.mark.parametrize(
