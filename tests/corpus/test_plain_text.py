@@ -19,7 +19,24 @@ HIDDEN = frozenset({"file", "image", "category", "datei", "kategorie"})
         ("''Newsweek'''s cover and the '90s", "Newsweek's cover and the '90s"),
         ("''One''\n'''Two", "One Two"),
         ("H<sub>2</sub>O, <b>bold</b>, <span style='x'>plain</span>, a<br />b<br>c", "H2O, bold, plain, a b c"),
-        ("<nowiki>''</nowiki>a &lt;b&gt; &amp;nbsp; 5&nbsp;km &#8211; &#x2013; AT&T", "a <b> &nbsp; 5 km – – AT&T"),
+        ("<nowiki>''</nowiki>a &lt;b&gt; &amp;nbsp; 5&nbsp;km &#8211; &#x2013; AT&T", "''a <b> &nbsp; 5 km – – AT&T"),
+        # what is no markup
+        ("Type <nowiki>[[Olm]]</nowiki>, <NOWIKI >{{a}}</NOWIKI >.", "Type [[Olm]], {{a}}."),
+        (
+            "Use <nowiki><!--</nowiki> for comments<!-- <nowiki> -->, <nowiki>&lt;b&gt;</nowiki>.",
+            "Use <!-- for comments, <b>.",
+        ),
+        ("<nowiki>* x</nowiki>\n* item\na<pre>[[b]] '''c'''\n* d</pre>e", "* x a [[b]] '''c''' * d e"),
+        ("[[Olm|<nowiki>[O]</nowiki>]]<ref><nowiki>{{x}}</nowiki></ref> ''Time''<nowiki/>'s", "[O] Time's"),
+        ("<syntaxhighlight><pre></syntaxhighlight>a <pre>b</pre><math><nowiki>[[</nowiki></math>", "a b"),
+        ("a <nowiki>b [[Olm]] c", "a b Olm c"),
+        # numbers
+        ("{{formatnum:18}}&nbsp;°C, {{FORMATNUM: 1,000|R}}, {{uc:un}} {{other:x}}", "18 °C, 1,000, UN"),
+        (
+            "100<sup>2</sup>=10000, 10<sup>&minus;3</sup> m<sup>2</sup>, (a)<sup>2</sup>",
+            "100^2=10000, 10^−3 m^2, (a)^2",
+        ),
+        ("the 1<sup>st</sup>, <sup>14</sup>C, x<sup>n</sup>, H<sub>2</sub>O", "the 1st, 14C, xn, H2O"),
         ("first\n\nsecond   line\n----\nthird", "first second line third"),
         # links
         (
@@ -79,7 +96,7 @@ PIECES = [
     "<!--",
     "-->",
 ]
-PIECES += ["<b>", "</b>", "<nowiki>", "</nowiki>", "==", "\n", "\n* ", " ", "File:", "a", "word", "ß", "日本"]
+PIECES += ["<b>", "</b>", "<nowiki>", "==", "\n", "\n* ", " ", "File:", "a", "word", "ß", "日本"]
 
 
 @given(st.lists(st.sampled_from(PIECES), max_size=40).map("".join))

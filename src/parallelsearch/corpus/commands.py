@@ -6,6 +6,8 @@ from pathlib import Path
 
 import typer
 
+SHOWN_TITLES = 20
+
 app = typer.Typer(help="Raw collections of text -> passages.parquet.", no_args_is_help=True)
 
 
@@ -38,3 +40,6 @@ def build(
     typer.echo(f"{out_dir}: {manifest['rows']} passages, {manifest['words_per_passage']} words each on average")
     dropped = ", ".join(f"{count} {reason}" for reason, count in manifest["records_dropped"].items())
     typer.echo(f"{manifest['records_read']} records read; left out: {dropped or 'none'}")
+    for reason, titles in manifest["titles_unread"].items():
+        more = f" and {len(titles) - SHOWN_TITLES} more (see manifest.json)" if len(titles) > SHOWN_TITLES else ""
+        typer.echo(f"not read, {reason}: {', '.join(map(repr, titles[:SHOWN_TITLES]))}{more}")

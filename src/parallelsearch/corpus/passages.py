@@ -80,6 +80,7 @@ def build_corpus(
         "records_read": raw.read,
         "records_used": raw.read - raw.dropped.total(),
         "records_dropped": dict(sorted(raw.dropped.items())),
+        "titles_unread": dict(sorted(raw.unread.items())),
     }
     write_json(out_dir / MANIFEST, manifest)
     return manifest

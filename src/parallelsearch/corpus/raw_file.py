@@ -42,6 +42,12 @@ class RawFile:
     position: int = 0
     read: int = 0
     dropped: Counter[str] = field(default_factory=Counter)
+    unread: dict[str, list[str]] = field(default_factory=dict)
+
+    def drop(self, reason: str, title: str) -> None:
+        """Counts a page that cannot be read, and notes its title."""
+        self.dropped[reason] += 1
+        self.unread.setdefault(reason, []).append(title)
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,13 +7,15 @@ preprocessing of DrQA that DPR's passages come from.
 
 from __future__ import annotations
 
-import html
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import mwparserfromhell
-from mwparserfromhell.nodes import ExternalLink, Heading, HTMLEntity, Node, Tag, Text, Wikilink
+from mwparserfromhell.nodes import ExternalLink, Heading, HTMLEntity, Node, Tag, Template, Text, Wikilink
 from mwparserfromhell.wikicode import Wikicode
+
+from parallelsearch.corpus.wiki_dump.unclosed import check_unclosed
+from parallelsearch.corpus.wiki_dump.verbatim import Verbatim, unescaped
 
 # Tags that go with all they hold.
 DROPPED_TAGS = frozenset(
@@ -45,10 +47,18 @@ _FILE = re.compile(
 _PREFIXED = re.compile(r"[^\W\d_][\w \-]*:\S")  # a namespace or another wiki; 'Star Trek: First Contact' is neither
 _HIDE, _SHOW = "\x02", "\x03"  # around the text of a prefixed link; no XML document can hold these characters
 _ONLY_PREFIXED_LINKS = re.compile(f"(?:\\s*{_HIDE}[^{_SHOW}]*{_SHOW})+\\s*")
+_RAISED = "\x06"  # before a superscript with digits: an exponent behind a number or a name, else 14 of carbon-14, say
+_EXPONENT = re.compile(f"(?<=[\\w)\\]]){_RAISED}")
+_FUNCTIONS: dict[str, Callable[[str], str]] = {
+    "formatnum": str,  # the digits as they are written; how they are grouped is the wiki's own
+    "lc": str.lower,
+    "uc": str.upper,
+    "lcfirst": lambda text: text[:1].lower() + text[1:],
+    "ucfirst": lambda text: text[:1].upper() + text[1:],
+}
 _LIST_MARKS = ("*", "#", ":", ";")
 
 # What is left of markup that its author never closed.
-_COMMENT = re.compile(r"<!--.*?(?:-->|\Z)", re.DOTALL)
 _REFERENCE = re.compile(r"<ref\b[^<>]*/>|<ref\b[^<>]*>(?:(?!<ref\b).)*?</ref\s*>", re.DOTALL | re.IGNORECASE)
 _TAG = re.compile(r"</?[A-Za-z][^<>\n]*>|</?ref\b", re.IGNORECASE)
 _INNERMOST_TEMPLATE = re.compile(r"\{\{[^{}]*\}\}")
@@ -57,7 +67,6 @@ _TABLE_LINES = re.compile(r"^[ \t:]*(?:\{\||\{\{|\|).*(?:\n[ \t]*[|!].*)*", re.M
 _OPEN_LINK = re.compile(r"\[\[(?:[^\[\]\n|]*\|)*")
 _MARKS = re.compile(r"\[\[|\]\]|\{\{+|\}\}+|\{\||\|\}|'{2,}|<!--|</?ref\b", re.IGNORECASE)
 _SWITCH = re.compile(r"__[^\W\d_]+(?:_[^\W\d_]+)*__")  # __NOTOC__, in the wiki's own language
-_ENTITY = re.compile(r"&(?:#\d+|#[xX][0-9a-fA-F]+|\w+);")
 _QUOTES = re.compile(r"'{2,}")
 
 _EMPTY_BRACKETS = re.compile(r"\s*[(（][\s,;:，；：、]*[)）]")  # what a template leaves that stood in them
@@ -69,18 +78,22 @@ def plain_text(markup: str, hidden_namespaces: frozenset[str]) -> str:
     """The text of a page, its paragraphs joined, with single spaces; '' when it has none.
 
     Links into `hidden_namespaces` (case-folded names of files and categories) are left out. Raises
-    mwparserfromhell.parser.ParserError where that library fails.
+    mwparserfromhell.parser.ParserError where that library fails, and TooMuchUnclosed where it would not end in seconds.
     """
-    code = mwparserfromhell.parse(_COMMENT.sub("", markup), skip_style_tags=True)
+    verbatim = Verbatim()
+    markup = verbatim.set_aside(markup)
+    check_unclosed(markup)
+    code = mwparserfromhell.parse(markup, skip_style_tags=True)
     text = "".join(_visible(code, hidden_namespaces))
+    text = _EXPONENT.sub("^", text).replace(_RAISED, "")
     text = _without_remains(text)
     lines = (line.strip() for line in text.split("\n"))
     kept = (line for line in lines if not line.startswith(_LIST_MARKS) and not _ONLY_PREFIXED_LINKS.fullmatch(line))
     text = " ".join(_without_quotes(line) for line in kept).replace(_HIDE, "").replace(_SHOW, "")
     text = _until_none_is_left(_MARKS, text)
-    text = " ".join(_ENTITY.sub(lambda match: html.unescape(match[0]), text).split())
+    text = " ".join(unescaped(text).split())
     text = _CLOSING.sub(r"\1", _OPENING.sub(r"\1", _EMPTY_BRACKETS.sub("", text)))
-    return " ".join(text.split())
+    return " ".join(verbatim.put_back(text).split())
 
 
 def _visible(code: Wikicode, hidden: frozenset[str]) -> Iterator[str]:
@@ -98,7 +111,9 @@ def _visible(code: Wikicode, hidden: frozenset[str]) -> Iterator[str]:
                 yield str(node)
             case Heading():
                 yield "\n"
-            case Node():  # templates, their arguments, comments, bare addresses
+            case Template():
+                yield _function(node, hidden)
+            case Node():  # arguments of templates, comments, bare addresses
                 pass
 
 
@@ -124,10 +139,16 @@ def _tag(node: Tag, hidden: frozenset[str]) -> Iterator[str]:
         yield node.wiki_markup
     elif name not in DROPPED_TAGS:
         around = "\n" if name in BREAKING_TAGS else ""
-        yield around
-        if node.contents is not None:
-            yield from _visible(node.contents, hidden)
-        yield around
+        inner = "".join(_visible(node.contents, hidden)) if node.contents is not None else ""
+        raised = _RAISED if name == "sup" and any(map(str.isdecimal, unescaped(inner))) else ""
+        yield f"{around}{raised}{inner}{around}"
+
+
+def _function(node: Template, hidden: frozenset[str]) -> str:
+    """What a function of MediaWiki itself shows of its argument; '' for a template, whose text another page has."""
+    name, colon, argument = "".join(_visible(node.name, hidden)).partition(":")
+    show = _FUNCTIONS.get(name.strip().lower())
+    return show(argument.strip()) if show and colon else ""
 
 
 def _without_remains(text: str) -> str:
