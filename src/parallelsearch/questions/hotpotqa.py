@@ -11,4 +11,4 @@ def details(row: Row, qid: str | None) -> Details:
     return Details(type=row.optional_text("type"), hops=2, titles=supporting_titles(row))
 
 
-READER = Reader("hotpotqa", details, (own_layout(qid=("_id", "id"), further=(("type",),)),))
+READER = Reader("hotpotqa", details, (own_layout(qid=("_id", "id"), further=(("type",),)),), answered=("train", "dev"))

@@ -18,7 +18,8 @@ Spellings = tuple[str, ...]  # the names one field goes by; the first is the nam
 
 @dataclass(frozen=True, slots=True)
 class Core:
-    """What every layout holds. `split` is the row's own; `split_hint` is only what its id suggests."""
+    """What every layout holds. `split` is the row's own; `split_hint` is only what its id suggests; `unanswered` says
+    why there are no answers."""
 
     qid: str | None
     question: str
@@ -26,6 +27,7 @@ class Core:
     dataset: str | None = None
     split: str | None = None
     split_hint: str | None = None
+    unanswered: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +64,7 @@ class Reader:
     dataset: str
     details: ReadDetails
     own: tuple[Layout, ...] = ()
+    answered: tuple[str, ...] = ()  # splits that are published with their answers, where others are not
     answers_apart: bool = False  # published with the answers in a second file, by question id
     tags_itself: bool = False  # its details say the structure, and no other layout is looked for
 
@@ -81,8 +84,9 @@ def own_layout(
     """
 
     def core(row: Row) -> Core:
-        found = answers(row) if answers else [row.text(*answer)]
-        return Core(row.identifier(*qid, required=has_ids), row.text(*question), found)
+        absence = row.absence(*answer)
+        found = [] if absence else answers(row) if answers else [row.text(*answer)]
+        return Core(row.identifier(*qid, required=has_ids), row.text(*question), found, unanswered=absence)
 
     return Layout("authors", (question, answer, *((qid,) if has_ids else ()), *further), core)
 

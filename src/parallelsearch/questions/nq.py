@@ -14,4 +14,4 @@ def details(row: Row, qid: str | None) -> Details:
     return Details(hops=1)
 
 
-READER = Reader("nq", details, (own_layout(answers=answers, has_ids=False),))
+READER = Reader("nq", details, (own_layout(answers=answers, has_ids=False),), answered=("train", "dev"))

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from enum import StrEnum
+from hashlib import blake2b
 from pathlib import Path
 
 from parallelsearch.config import QuestionLayout
@@ -24,7 +26,7 @@ from parallelsearch.questions import (
 from parallelsearch.questions.layouts import Core, Details, Layout, Reader, layout_of
 from parallelsearch.questions.names import dataset_name, recognised
 from parallelsearch.questions.own import own_reader
-from parallelsearch.questions.row import Row
+from parallelsearch.questions.row import NEXT_STEP, Row
 from parallelsearch.questions.rows import read_rows
 from parallelsearch.questions.structure import needs_type, structure_of, table_path
 from parallelsearch.questions.text import clean
@@ -41,6 +43,7 @@ class Skip(StrEnum):
 
     UNTYPED = "untyped"  # no type, where the structure depends on it
     UNANSWERABLE = "unanswerable"  # MuSiQue-Full's questions whose context cannot answer them
+    REPEATED = "repeated"  # the same row once more: the id, and everything else, is an earlier one's
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +84,8 @@ def read_file(
     found: Layout | None = None
     questions: list[Question] = []
     left_out: Counter[str] = Counter()
-    places: dict[str, str] = {}
+    places: dict[str, tuple[str, bytes]] = {}
+    contents: set[bytes] = set()
     table = Path(structures) if structures else table_path()
     untagged = not reader.tags_itself and needs_type(name, table=table)
     for row in _rows(reader, path, answers):
@@ -89,12 +93,18 @@ def read_file(
         core = found.core(row)
         details = _details(row, core, found, reader)
         _check_dataset(row, core, name)
+        content = _content(row)
+        if Skip.REPEATED in skip and content in contents:
+            left_out[Skip.REPEATED] += 1
+            continue
+        contents.add(content)
         if split is not None and core.split not in (None, split):
-            _claim(places, row, core.qid)
+            _claim(places, row, core.qid, content)
             left_out[f"of split {core.split}"] += 1
             continue
         if untagged and details.type is None:
             if Skip.UNTYPED not in skip:
+                _answers(row, core, reader)  # a split without answers lacks types as well: say that first
                 raise row.refusal(
                     f"the question has no type, and {name} is tagged by type",
                     f"import a file that has types, or leave such rows out with --skip {Skip.UNTYPED}",
@@ -103,6 +113,7 @@ def read_file(
             continue
         if not details.answerable:
             if Skip.UNANSWERABLE not in skip:
+                _answers(row, core, reader)
                 raise row.refusal(
                     "the question is marked unanswerable or has fewer supporting paragraphs than hops",
                     f"import the answerable file, or leave such rows out with --skip {Skip.UNANSWERABLE}",
@@ -110,8 +121,8 @@ def read_file(
             left_out[Skip.UNANSWERABLE] += 1
             continue
         tag = Structure(details.structure) if reader.tags_itself and details.structure else None
-        question = _question(row, core, details, name, split, tag or _tag(row, details, name, table))
-        _claim(places, row, question.qid)
+        question = _question(row, core, details, reader, split, tag or _tag(row, details, name, table))
+        _claim(places, row, question.qid, content)
         questions.append(question)
         if len(questions) == limit:
             break
@@ -141,12 +152,39 @@ def _check_dataset(row: Row, core: Core, dataset: str) -> None:
         raise row.refusal(f"the row is of data set '{core.dataset}', not {dataset}", next_step)
 
 
-def _claim(places: dict[str, str], row: Row, qid: str | None) -> None:
-    """Notes where an id stands; a second place for it is a DataError."""
+def _claim(places: dict[str, tuple[str, bytes]], row: Row, qid: str | None, content: bytes) -> None:
+    """Notes where an id stands, and its row's content; a second place for it is a DataError."""
+    if qid is None:
+        return
     if qid in places:
-        raise row.refusal(f"id '{qid}' is already that of {places[qid]}")
-    if qid is not None:
-        places[qid] = f"line {row.line}" if row.line is not None else f"row index {row.index}"
+        place, earlier = places[qid]
+        reason = f"id '{qid}' is already that of {place}"
+        if content != earlier:
+            raise row.refusal(reason)
+        raise row.refusal(
+            f"{reason}, and the rows are the same", f"leave such rows out with --skip {Skip.REPEATED}, or {NEXT_STEP}"
+        )
+    places[qid] = (f"line {row.line}" if row.line is not None else f"row index {row.index}"), content
+
+
+def _content(row: Row) -> bytes:
+    """Equal for rows with the same fields."""
+    return blake2b(json.dumps(row.fields, sort_keys=True, default=str).encode(), digest_size=16).digest()
+
+
+def _answers(row: Row, core: Core, reader: Reader) -> tuple[str, ...]:
+    """The answers, each once; where there is none, a DataError that names the splits that have some."""
+    answers = dict.fromkeys(answer for given in core.answers if (answer := _cleaned(row, "answer", given)))
+    if answers:
+        return tuple(answers)
+    reason = core.unanswered or ("every answer is empty" if core.answers else "the list of answers is empty")
+    next_step = NEXT_STEP
+    if reader.answered:
+        splits = " and ".join(reader.answered)
+        next_step = f"import a split that is published with its answers ({splits} of {reader.dataset}), or {NEXT_STEP}"
+    if reader.answers_apart:
+        next_step = "add it, or name the file with the answers with --answers"
+    raise row.refusal(reason, next_step)
 
 
 def _tag(row: Row, details: Details, dataset: str, table: Path) -> Structure:
@@ -156,22 +194,18 @@ def _tag(row: Row, details: Details, dataset: str, table: Path) -> Structure:
     return tag
 
 
-def _question(row: Row, core: Core, details: Details, dataset: str, split: str | None, tag: Structure) -> Question:
+def _question(row: Row, core: Core, details: Details, reader: Reader, split: str | None, tag: Structure) -> Question:
     text = _cleaned(row, "question", core.question)
     if not text:
         raise row.refusal("the question is empty")
-    if not core.answers:
-        raise row.refusal("the list of answers is empty")
-    answers = dict.fromkeys(answer for given in core.answers if (answer := _cleaned(row, "answer", given)))
-    if not answers:
-        raise row.refusal("every answer is empty")
+    answers = _answers(row, core, reader)
     own_split = split or core.split or core.split_hint
     return Question(
-        qid=core.qid or "-".join([dataset, *([own_split] if own_split else []), str(row.index)]),
-        dataset=dataset,
+        qid=core.qid or "-".join([reader.dataset, *([own_split] if own_split else []), str(row.index)]),
+        dataset=reader.dataset,
         split=own_split or UNKNOWN_SPLIT,
         text=text,
-        golden_answers=tuple(answers),
+        golden_answers=answers,
         type=details.type or "",
         structure=tag,
         hops=details.hops,

@@ -45,6 +45,13 @@ class Row:
         """True when one of the fields is present, null or not."""
         return any(name in self.fields for name in names)
 
+    def absence(self, *names: str) -> str:
+        """Why no field of these names has a value: 'field 'answer' is null'; '' where one has."""
+        if self._value(names) is not None:
+            return ""
+        state = "null" if self.has(*names) else f"missing (the row has: {', '.join(self.fields) or 'nothing'})"
+        return f"field '{self._spelt(names)}' is {state}"
+
     def text(self, *names: str) -> str:
         """Text of a required field, as it stands in the file."""
         value = self._required(names)
@@ -124,11 +131,9 @@ class Row:
         return next((self.fields[name] for name in names if self.fields.get(name) is not None), None)
 
     def _required(self, names: tuple[str, ...]) -> Any:
-        value = self._value(names)
-        if value is None:
-            state = "null" if self.has(*names) else f"missing (the row has: {', '.join(self.fields) or 'nothing'})"
-            raise self.refusal(f"field '{self._spelt(names)}' is {state}")
-        return value
+        if absence := self.absence(*names):
+            raise self.refusal(absence)
+        return self._value(names)
 
     def _spelt(self, names: tuple[str, ...]) -> str:
         name = next((name for name in names if name in self.fields), names[0])

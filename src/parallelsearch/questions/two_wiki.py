@@ -14,4 +14,6 @@ def details(row: Row, qid: str | None) -> Details:
     return Details(type=type, hops=HOPS.get(type or ""), titles=supporting_titles(row))
 
 
-READER = Reader("2wikimultihopqa", details, (own_layout(qid=("_id", "id"), further=(("type",),)),))
+READER = Reader(
+    "2wikimultihopqa", details, (own_layout(qid=("_id", "id"), further=(("type",),)),), answered=("train", "dev")
+)
