@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TextIO, TypeAlias
 
+from parallelsearch.csv_rows import csv_rows
 from parallelsearch.errors import DataError
 from parallelsearch.json_array import array_elements
 from parallelsearch.titles import page_title
@@ -163,7 +164,7 @@ def parquet_rows(raw: RawFile) -> Iterator[RawRow]:
 def tsv_rows(raw: RawFile, columns: tuple[str, ...]) -> Iterator[RawRow]:
     """Rows of a tab-separated file whose first line names `columns`; cells may be CSV-quoted as in psgs_w100.tsv."""
     with open_text(raw) as stream:
-        reader = csv.reader(stream, delimiter="\t", strict=True)
+        reader = csv_rows(stream, "\t")
         try:
             header = next(reader, [])
             if tuple(header) != columns:

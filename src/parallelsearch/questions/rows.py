@@ -8,6 +8,7 @@ import json
 from collections.abc import Iterator
 from pathlib import Path
 
+from parallelsearch.csv_rows import csv_rows
 from parallelsearch.errors import DataError
 from parallelsearch.json_array import Element, array_elements
 from parallelsearch.questions.row import NEXT_STEP, Row
@@ -88,11 +89,12 @@ def _is_one_object(text: str) -> bool:
 
 def _table_rows(path: Path, text: str) -> Iterator[Row]:
     first = text.lstrip("\r\n").split("\n", 1)[0]
-    if "\t" not in first and "," not in first:
+    delimiter = "\t" if "\t" in first else max(",;", key=first.count)  # ';' is what some spreadsheets call CSV
+    if delimiter not in first:
         raise DataError(
             f"{path} is neither JSON nor a table with a header (it begins {first[:40]!r}); name a question file."
         )
-    table = csv.reader(io.StringIO(text, newline=""), delimiter="\t" if "\t" in first else ",", strict=True)
+    table = csv_rows(io.StringIO(text, newline=""), delimiter)
     header: list[str] = []
     begin, index = 1, 0
     try:
