@@ -30,6 +30,8 @@ HIDDEN = frozenset({"file", "image", "category", "datei", "kategorie"})
         ("[[Olm|<nowiki>[O]</nowiki>]]<ref><nowiki>{{x}}</nowiki></ref> ''Time''<nowiki/>'s", "[O] Time's"),
         ("<syntaxhighlight><pre></syntaxhighlight>a <pre>b</pre><math><nowiki>[[</nowiki></math>", "a b"),
         ("a <nowiki>b [[Olm]] c", "a b Olm c"),
+        # readings above words
+        ("<ruby>漢<rp>(</rp><rt>かん</rt><rp>)</rp>字<rt>じ</rt></ruby>の", "漢字の"),
         # numbers
         ("{{formatnum:18}}&nbsp;°C, {{FORMATNUM: 1,000|R}}, {{uc:un}} {{other:x}}", "18 °C, 1,000, UN"),
         (

@@ -36,6 +36,7 @@ DROPPED_TAGS = frozenset(
             "section",
         ),
         *("gallery", "imagemap", "timeline", "graph", "mapframe", "maplink", "indicator", "inputbox", "categorytree"),
+        *("rt", "rp", "rtc"),  # readings above words, which would stand in the middle of them
         *("math", "chem", "ce", "score", "hiero", "syntaxhighlight", "source", "templatedata", "templatestyles"),
     ]
 )
