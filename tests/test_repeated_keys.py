@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import date
 from pathlib import Path
 
 import pytest
@@ -84,3 +85,19 @@ def test_an_entry_given_twice_in_a_list_that_is_a_set_is_refused(values: dict, f
 def test_a_users_repeated_seed_is_refused(shared_data: Path) -> None:
     with pytest.raises(ConfigError, match=r"'seeds' is \[0, 1, 1\]: 1 is given twice"):
         load_study(shared_data / "field2" / "duplicate_seed.yaml", config_dir=CONFIG)
+
+
+@pytest.mark.parametrize(
+    ("values", "found"),
+    [
+        ({"arms": [False]}, "'arms.0' is False"),  # arms: [no]
+        ({"results": date(2024, 1, 1)}, r"'results' is datetime.date\(2024, 1, 1\)"),
+        (
+            {"datasets": {"mine": {"reader": "own", "corpus": "geoworld", "layout": {"structures": {True: "single"}}}}},
+            r"'datasets.mine.layout.structures.1.\[key\]' is True",
+        ),
+    ],
+)
+def test_what_yaml_took_for_something_else_than_text_wants_quotation_marks(values: dict, found: str) -> None:
+    with pytest.raises(ConfigError, match=f"{found}: input should be a valid string; put it in quotation marks"):
+        validate_study(merge(read_yaml(CONFIG / "config.yaml"), values), CONFIG)

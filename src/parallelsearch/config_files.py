@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable
 from contextlib import suppress
+from datetime import date
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -21,6 +22,8 @@ from parallelsearch.errors import ConfigError
 from parallelsearch.repeated_keys import json_value, yaml_value
 
 CONFIG_DIR = Path("config")
+
+YAML_GUESSES = (bool, int, float, date)  # what a plain word can be in YAML 1.1
 
 S = TypeVar("S", bound=Section)
 
@@ -179,7 +182,9 @@ def _sentence(section: type[BaseModel], fault: Any) -> str:
         return f"key '{key}' is missing."
     if fault["type"] == "value_error":
         return str(fault["ctx"]["error"])
-    return f"'{key}' is {fault['input']!r}: {fault['msg'][0].lower()}{fault['msg'][1:]}."
+    quoted = "; put it in quotation marks, for YAML reads yes, no, dates and numbers as something else than text"
+    advice = quoted if fault["type"] == "string_type" and isinstance(fault["input"], YAML_GUESSES) else ""
+    return f"'{key}' is {fault['input']!r}: {fault['msg'][0].lower()}{fault['msg'][1:]}{advice}."
 
 
 def _known_keys(section: Any, location: tuple[int | str, ...]) -> list[str]:
