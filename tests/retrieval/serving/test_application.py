@@ -54,7 +54,7 @@ def test_what_does_not_fit_in_the_queue_is_sent_away_at_once_and_room_is_made_by
     asyncio.run(run())
 
 
-def test_a_large_request_is_searched_in_parts_that_share_the_queue_with_others() -> None:
+def test_a_large_request_is_searched_in_parts_and_without_its_empty_queries() -> None:
     class Counting:
         def __init__(self) -> None:
             self.parts: list[int] = []
@@ -70,9 +70,19 @@ def test_a_large_request_is_searched_in_parts_that_share_the_queue_with_others()
             result = (await post(client, 2560)).json()["result"]
             assert counting.parts == [512] * 5
             assert [hits[0]["contents"] for hits in result] == [f'"t"\nq{n}' for n in range(2560)]
+            mixed = await client.post("/retrieve", json={"queries": [" ", "a", "\u2003\t", "", "b"]})
+            assert [[hit["contents"] for hit in hits] for hits in mixed.json()["result"]] == [
+                [],
+                ['"t"\na'],
+                [],
+                [],
+                ['"t"\nb'],
+            ]
+            empty = await client.post("/retrieve", json={"queries": ["", ""]})
+            assert empty.json() == {"result": [[], []]} and counting.parts[5:] == [2]
             service.max_waiting = 10
             assert (await post(client, 25)).status_code == 200
-            assert counting.parts[5:] == [10, 10, 5]
+            assert counting.parts[6:] == [10, 10, 5]
 
     asyncio.run(run())
 
