@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import re
 from collections import Counter
 
@@ -21,7 +22,7 @@ from parallelsearch.geoworld.facts import (
     write_facts,
 )
 from parallelsearch.geoworld.passages import passages_of
-from parallelsearch.geoworld.questions import make_questions
+from parallelsearch.geoworld.questions import draw, make_questions
 from parallelsearch.records import Question, Structure
 
 CITIES = 3000
@@ -35,6 +36,9 @@ CONTINENTS = {
     "OC": "Oceania",
     "SA": "South America",
 }
+
+
+RAW_NAMES = {"capital": "capital", "currency": "currencyname"}
 
 
 @pytest.fixture(scope="module")
@@ -86,25 +90,34 @@ class RawFacts:
         return f"{count:.0f} {word}"
 
 
+def listed(text: str, number: str) -> list[str]:
+    """The names of 'A, B and C', which are as many as the question says."""
+    first, last = text.rsplit(" and ", 1)
+    names = [*first.split(", "), last]
+    assert len(names) == ["zero", "one", "two", "three", "four"].index(number)
+    return names
+
+
 def yes_no(value: bool) -> str:
     return "yes" if value else "no"
 
 
 def expected_answer(text: str, raw: RawFacts) -> str:
     """The answer by the wording of the question alone."""
-    if match := re.fullmatch(r"Which (?:city|country) has more inhabitants, (.+) or (.+)\?", text):
-        a, b = match.groups()
-        assert raw.people_in_words(a) != raw.people_in_words(b), "tied for a reader"
-        return max((a, b), key=raw.people)
-    if match := re.fullmatch(r"Are (.+) and (.+) in the same country\?", text):
-        a, b = match.groups()
-        return yes_no(raw.home(a) == raw.home(b))
+    if match := re.fullmatch(r"Which of the (\w+) (?:cities|countries) (.+) has (more|the most) inhabitants\?", text):
+        names = listed(match.group(2), match.group(1))
+        assert (len(names) == 2) == (match.group(3) == "more")
+        first, second = sorted(names, key=raw.people, reverse=True)[:2]
+        assert raw.people_in_words(first) != raw.people_in_words(second), "tied for a reader"
+        return first
+    if match := re.fullmatch(r"Are the (\w+) cities (.+) in the same hemisphere\?", text):
+        sides = {raw.city(name)["latitude"] >= -0.5 for name in listed(match.group(2), match.group(1))}
+        return yes_no(len(sides) == 1)
     if match := re.fullmatch(r"Are the countries where (.+) and (.+) lie on the same continent\?", text):
         a, b = match.groups()
         return yes_no(raw.continent(raw.home(a)) == raw.continent(raw.home(b)))
-    if match := re.fullmatch(r"Are (.+) and (.+) on the same continent\?", text):
-        a, b = match.groups()
-        return yes_no(raw.continent(a) == raw.continent(b))
+    if match := re.fullmatch(r"Are the (\w+) countries (.+) on the same continent\?", text):
+        return yes_no(len({raw.continent(name) for name in listed(match.group(2), match.group(1))}) == 1)
     if match := re.fullmatch(r"Which city lies in the country with more inhabitants, (.+) or (.+)\?", text):
         a, b = match.groups()
         return max((a, b), key=lambda city: raw.people(raw.home(city)))
@@ -113,7 +126,7 @@ def expected_answer(text: str, raw: RawFacts) -> str:
         country = raw.home(city)
         if fact == "continent":
             return raw.continent(country)
-        return raw.countries[country]["currencyname" if fact == "currency" else fact]
+        return raw.countries[country][RAW_NAMES[fact]]
     if match := re.fullmatch(r"How many other countries border the country where (.+) lies\?", text):
         return str(len(raw.countries[raw.home(match.group(1))]["neighbours"].split(",")))
     if match := re.fullmatch(r"How many other countries border (.+)\?", text):
@@ -122,8 +135,9 @@ def expected_answer(text: str, raw: RawFacts) -> str:
         return raw.home(match.group(1))
     if match := re.fullmatch(r"How many inhabitants does (.+) have\?", text):
         return raw.people_in_words(match.group(1))
-    if match := re.fullmatch(r"What is the capital of (.+)\?", text):
-        return raw.countries[match.group(1)]["capital"]
+    if match := re.fullmatch(r"What is the (capital|currency|continent) of (.+)\?", text):
+        fact, country = match.groups()
+        return raw.continent(country) if fact == "continent" else raw.countries[country][RAW_NAMES[fact]]
     raise AssertionError(f"no rule for {text!r}")
 
 
@@ -177,6 +191,29 @@ def test_every_kind_and_every_form_of_answer_occurs(questions: dict[str, list[Qu
         assert {"yes", "no"} <= answers
         assert any(answer.isdigit() for answer in answers)
         assert any(answer[0].isupper() for answer in answers)
+
+
+def test_a_constant_answer_earns_chance_on_every_comparison(world: World) -> None:
+    """Each place of a list, and yes and no, are the answer equally often, whatever the number of parts."""
+    rng = random.Random(5)
+    part = world.restricted_to(split_countries(world, SEED)["test"])
+    answers: dict[tuple[str, int], Counter[str]] = {}
+    for _ in range(6000):
+        draft = draw(part, rng, "comparison")
+        titles = [look_up.title for look_up in draft.levels[0]]
+        answer = draft.answer
+        if draft.text.startswith("Which"):
+            kind, answer = draft.text.split()[4], str(titles.index(draft.answer))
+        else:
+            kind = draft.text.split()[-1]
+        answers.setdefault((kind, len(titles)), Counter())[answer] += 1
+    for (_, parts), counts in answers.items():
+        choices = 2 if set(counts) <= {"yes", "no"} else parts
+        drawn = sum(counts.values())
+        margin = 4 * (drawn * (choices - 1)) ** 0.5 / choices
+        assert len(counts) == choices
+        assert all(abs(count - drawn / choices) < margin for count in counts.values()), counts
+    assert {parts for _, parts in answers} == {2, 3, 4}
 
 
 def test_titles_are_unique_after_normalisation(world: World) -> None:

@@ -51,6 +51,11 @@ class City:
     latitude: int
     is_capital: bool
 
+    @property
+    def hemisphere(self) -> str:
+        """The side of the equator."""
+        return "north" if self.latitude >= 0 else "south"
+
 
 @dataclass(frozen=True)
 class World:

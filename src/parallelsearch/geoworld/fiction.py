@@ -47,6 +47,7 @@ class Fiction:
     def __init__(self, real: World) -> None:
         self._countries = list(real.countries.values())
         self._cities = list(real.cities.values())
+        self._continents = sorted({country.continent for country in self._countries})
         self._models = [NameModel([*real.countries, *real.cities], order) for order in ORDERS]
 
     def draw(self, rng: random.Random, countries: int = 6, cities: int = 12, real_share: float = 0.2) -> World:
@@ -54,11 +55,16 @@ class Fiction:
         real = rng.random() < real_share
         model = rng.choice(self._models)
         names = self._names(rng, countries, model, [c.name for c in self._countries], real)
-        made = {name: self._country(rng, name, model) for name in names}
+        continents = rng.sample(self._continents, 2)  # so that several countries lie on the same one
+        made = {name: self._country(rng, name, model, rng.choice(continents)) for name in names}
         homes = rng.sample(names, min(len(names), max(2, countries // 2)))
         towns = self._names(rng, cities, model, [c.name for c in self._cities], real)
         drawn = {name: self._city(rng, name, rng.choice(homes)) for name in towns if name not in made}
         return World(made, drawn)
+
+    def names(self, rng: random.Random, count: int) -> list[str]:
+        """So many different invented names, all of one character model."""
+        return self._names(rng, count, rng.choice(self._models), [], real=False)
 
     def _names(self, rng: random.Random, count: int, model: NameModel, known: list[str], real: bool) -> list[str]:
         if real:
@@ -68,11 +74,11 @@ class Fiction:
             names.setdefault(model.draw(rng))
         return list(names)
 
-    def _country(self, rng: random.Random, name: str, model: NameModel) -> Country:
+    def _country(self, rng: random.Random, name: str, model: NameModel, continent: str) -> Country:
         pick = lambda fact: getattr(rng.choice(self._countries), fact)  # noqa: E731
         capital = pick("capital") if rng.random() < 0.5 else model.draw(rng)
         currency = pick("currency") if rng.random() < 0.7 else model.draw(rng)
-        return Country(name, pick("continent"), capital, currency, pick("population"), pick("borders"))
+        return Country(name, continent, capital, currency, pick("population"), pick("borders"))
 
     def _city(self, rng: random.Random, name: str, country: str) -> City:
         like = rng.choice(self._cities)

@@ -21,10 +21,9 @@ def country_text(country: Country) -> str:
 def city_text(city: City) -> str:
     """Article of a city."""
     kind = "the capital" if city.is_capital else "a city"
-    side = "north" if city.latitude >= 0 else "south"
     return (
         f"{city.name} is {kind} of {city.country}. It has {population_text(city.population)} inhabitants"
-        f" and lies {abs(city.latitude)} degrees {side}."
+        f" and lies {abs(city.latitude)} degrees {city.hemisphere}."
     )
 
 

@@ -7,12 +7,15 @@ first's result), bridge_comparison (two bridges, compared) and single.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from parallelsearch.geoworld.facts import World, population_text
+from parallelsearch.geoworld.facts import City, Country, World, population_text
 
 CLEAR_MARGIN = 1.2  # populations are of different years: a comparison needs this ratio to have a sure answer
+PARTS = (2, 3, 4)  # entities that a comparison compares
+ORDINALS = ("first", "second", "third", "fourth")
+NUMBERS = ("no", "one", "two", "three", "four")
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,12 +28,17 @@ class LookUp:
 
 @dataclass(frozen=True, slots=True)
 class Draft:
-    """A question with its answer and its look-ups; those of one level are independent."""
+    """A question with its answer and its look-ups; those of one level are independent.
+
+    `conclusion` is what follows from the last level's facts where they are compared: which of them is the largest, or
+    whether they are alike.
+    """
 
     text: str
     answer: str
     type: str
     levels: tuple[tuple[LookUp, ...], ...]
+    conclusion: str = ""
 
 
 Template = Callable[[World, random.Random], Draft | None]
@@ -40,96 +48,74 @@ def _yes_no(value: bool) -> str:
     return "yes" if value else "no"
 
 
-def _two_cities(world: World, rng: random.Random, same_country: bool | None = None) -> tuple[str, str] | None:
+def likeness(value: bool) -> str:
+    """A conclusion in words."""
+    return "alike" if value else "different"
+
+
+def _cities(world: World, rng: random.Random, count: int) -> tuple[str, ...] | None:
     names = list(world.cities)
-    first = rng.choice(names)
-    if same_country is None:
-        second = rng.choice(names)
-    else:
-        country = world.cities[first].country
-        pool = [name for name in names if (world.cities[name].country == country) == same_country]
-        second = rng.choice(pool) if pool else first
-    return (first, second) if first != second else None
+    return tuple(rng.sample(names, count)) if len(names) >= count else None
 
 
-def _clear(first: int, second: int) -> bool:
-    return max(first, second) >= CLEAR_MARGIN * min(first, second) and first != second
+def one_is_clearly_largest(sizes: Sequence[int]) -> bool:
+    """Whether the largest exceeds all others by CLEAR_MARGIN."""
+    second, largest = sorted(sizes)[-2:]
+    return largest >= CLEAR_MARGIN * second
 
 
-def larger_city(world: World, rng: random.Random) -> Draft | None:
-    """Comparison of two numbers; the answer is a name."""
-    pair = _two_cities(world, rng)
-    if pair is None:
-        return None
-    a, b = pair
-    size = {name: world.cities[name].population for name in pair}
-    if not _clear(size[a], size[b]):
-        return None
-    return Draft(
-        f"Which city has more inhabitants, {a} or {b}?",
-        a if size[a] > size[b] else b,
-        "comparison",
-        ((LookUp(a, population_text(size[a])), LookUp(b, population_text(size[b]))),),
-    )
+def _listed(kind: str, names: Sequence[str]) -> str:
+    """'three cities A, B and C' (with `kind` "cities")."""
+    return f"{NUMBERS[len(names)]} {kind} {', '.join(names[:-1])} and {names[-1]}"
 
 
-def same_country(world: World, rng: random.Random) -> Draft | None:
-    """Comparison of two names; the answer is yes or no."""
-    pair = _two_cities(world, rng, same_country=rng.random() < 0.5)
-    if pair is None:
-        return None
-    a, b = pair
-    home = {name: world.cities[name].country for name in pair}
-    return Draft(
-        f"Are {a} and {b} in the same country?",
-        _yes_no(home[a] == home[b]),
-        "comparison",
-        ((LookUp(a, home[a]), LookUp(b, home[b])),),
-    )
+def _most_inhabitants(kind: str) -> Template:
+    """Comparison of two to four numbers; the answer is a name, each place in the question equally often."""
+
+    def template(world: World, rng: random.Random) -> Draft | None:
+        entities: Mapping[str, City | Country] = world.cities if kind == "cities" else world.countries
+        count = rng.choice(PARTS)
+        if len(entities) < count:
+            return None
+        names = rng.sample(list(entities), count)
+        sizes = [entities[name].population for name in names]
+        if not one_is_clearly_largest(sizes):
+            return None
+        return Draft(
+            f"Which of the {_listed(kind, names)} has {'more' if count == 2 else 'the most'} inhabitants?",
+            names[sizes.index(max(sizes))],
+            "comparison",
+            (tuple(LookUp(name, population_text(size)) for name, size in zip(names, sizes, strict=True)),),
+            ORDINALS[sizes.index(max(sizes))],
+        )
+
+    return template
 
 
-def _two_countries(world: World, rng: random.Random, fact: str, alike: bool | None) -> tuple[str, str] | None:
-    names = list(world.countries)
-    first = rng.choice(names)
-    value = getattr(world.countries[first], fact)
-    pool = [
-        name
-        for name in names
-        if name != first and (alike is None or (getattr(world.countries[name], fact) == value) == alike)
-    ]
-    return (first, rng.choice(pool)) if pool else None
+def _all_alike(wording: str, kind: str, fact: str) -> Template:
+    """Comparison of two to four names; yes and no are equally frequent, and in half of the no's one name differs."""
 
+    def template(world: World, rng: random.Random) -> Draft | None:
+        entities: Mapping[str, City | Country] = world.cities if kind == "cities" else world.countries
+        count, alike = rng.choice(PARTS), rng.random() < 0.5
+        first = rng.choice(list(entities))
+        value = getattr(entities[first], fact)
+        same = [name for name in entities if getattr(entities[name], fact) == value and name != first]
+        others = [name for name in entities if getattr(entities[name], fact) != value]
+        strangers = 0 if alike else rng.choice((1, rng.randint(1, count - 1)))
+        if len(same) < count - 1 - strangers or len(others) < strangers:
+            return None
+        names = [first, *rng.sample(same, count - 1 - strangers), *rng.sample(others, strangers)]
+        rng.shuffle(names)
+        return Draft(
+            f"Are the {_listed(kind, names)} {wording}?",
+            _yes_no(alike),
+            "comparison",
+            (tuple(LookUp(name, getattr(entities[name], fact)) for name in names),),
+            likeness(alike),
+        )
 
-def more_populous_country(world: World, rng: random.Random) -> Draft | None:
-    """Comparison of two numbers; the answer is a name."""
-    pair = _two_countries(world, rng, "population", None)
-    if pair is None:
-        return None
-    a, b = pair
-    size = {name: world.countries[name].population for name in pair}
-    if not _clear(size[a], size[b]):
-        return None
-    return Draft(
-        f"Which country has more inhabitants, {a} or {b}?",
-        a if size[a] > size[b] else b,
-        "comparison",
-        ((LookUp(a, population_text(size[a])), LookUp(b, population_text(size[b]))),),
-    )
-
-
-def same_continent(world: World, rng: random.Random) -> Draft | None:
-    """Comparison of two names; the answer is yes or no."""
-    pair = _two_countries(world, rng, "continent", rng.random() < 0.5)
-    if pair is None:
-        return None
-    a, b = pair
-    place = {name: world.countries[name].continent for name in pair}
-    return Draft(
-        f"Are {a} and {b} on the same continent?",
-        _yes_no(place[a] == place[b]),
-        "comparison",
-        ((LookUp(a, place[a]), LookUp(b, place[b])),),
-    )
+    return template
 
 
 def _bridge(wording: str, fact: str) -> Template:
@@ -165,12 +151,12 @@ def bridge_borders(world: World, rng: random.Random) -> Draft | None:
 def countries_on_same_continent(world: World, rng: random.Random) -> Draft | None:
     """Two bridges, compared; the answer is yes or no."""
     alike = rng.random() < 0.5
-    pair = _two_cities(world, rng, same_country=False)
+    pair = _cities(world, rng, 2)
     if pair is None:
         return None
     a, b = (world.cities[name] for name in pair)
     places = [world.countries[city.country].continent for city in (a, b)]
-    if (places[0] == places[1]) != alike:
+    if a.country == b.country or (places[0] == places[1]) != alike:
         return None
     return Draft(
         f"Are the countries where {a.name} and {b.name} lie on the same continent?",
@@ -180,17 +166,18 @@ def countries_on_same_continent(world: World, rng: random.Random) -> Draft | Non
             (LookUp(a.name, a.country), LookUp(b.name, b.country)),
             (LookUp(a.country, places[0]), LookUp(b.country, places[1])),
         ),
+        likeness(alike),
     )
 
 
 def city_in_more_populous_country(world: World, rng: random.Random) -> Draft | None:
     """Two bridges, compared; the answer is the name of a city."""
-    pair = _two_cities(world, rng, same_country=False)
+    pair = _cities(world, rng, 2)
     if pair is None:
         return None
     a, b = (world.cities[name] for name in pair)
     sizes = [world.countries[city.country].population for city in (a, b)]
-    if not _clear(*sizes):
+    if not one_is_clearly_largest(sizes):
         return None
     return Draft(
         f"Which city lies in the country with more inhabitants, {a.name} or {b.name}?",
@@ -200,6 +187,7 @@ def city_in_more_populous_country(world: World, rng: random.Random) -> Draft | N
             (LookUp(a.name, a.country), LookUp(b.name, b.country)),
             (LookUp(a.country, population_text(sizes[0])), LookUp(b.country, population_text(sizes[1]))),
         ),
+        ORDINALS[sizes.index(max(sizes))],
     )
 
 
@@ -216,15 +204,15 @@ def inhabitants_of_city(world: World, rng: random.Random) -> Draft | None:
     return Draft(f"How many inhabitants does {city.name} have?", size, "single", ((LookUp(city.name, size),),))
 
 
-def capital_of_country(world: World, rng: random.Random) -> Draft | None:
+def _fact_of_country(fact: str) -> Template:
     """One look-up; the answer is a name."""
-    country = world.countries[rng.choice(list(world.countries))]
-    return Draft(
-        f"What is the capital of {country.name}?",
-        country.capital,
-        "single",
-        ((LookUp(country.name, country.capital),),),
-    )
+
+    def template(world: World, rng: random.Random) -> Draft | None:
+        country = world.countries[rng.choice(list(world.countries))]
+        value = str(getattr(country, fact))
+        return Draft(f"What is the {fact} of {country.name}?", value, "single", ((LookUp(country.name, value),),))
+
+    return template
 
 
 def borders_of_country(world: World, rng: random.Random) -> Draft | None:
@@ -242,7 +230,12 @@ def borders_of_country(world: World, rng: random.Random) -> Draft | None:
 
 
 TEMPLATES: dict[str, tuple[Template, ...]] = {
-    "comparison": (larger_city, same_country, more_populous_country, same_continent),
+    "comparison": (
+        _most_inhabitants("cities"),
+        _most_inhabitants("countries"),
+        _all_alike("in the same hemisphere", "cities", "hemisphere"),
+        _all_alike("on the same continent", "countries", "continent"),
+    ),
     "bridge": (
         _bridge("What is the capital", "capital"),
         _bridge("What is the currency", "currency"),
@@ -250,5 +243,12 @@ TEMPLATES: dict[str, tuple[Template, ...]] = {
         bridge_borders,
     ),
     "bridge_comparison": (countries_on_same_continent, city_in_more_populous_country),
-    "single": (country_of_city, inhabitants_of_city, capital_of_country, borders_of_country),
+    "single": (
+        country_of_city,
+        inhabitants_of_city,
+        _fact_of_country("capital"),
+        _fact_of_country("currency"),
+        _fact_of_country("continent"),
+        borders_of_country,
+    ),
 }
