@@ -16,12 +16,7 @@ from parallelsearch.geoworld.facts import World, load_world, split_countries
 from parallelsearch.questions.structure import structure_of
 from parallelsearch.records import Question, Structure
 from parallelsearch.training.warm_start.demonstration_batches import IGNORED, token_rows
-from parallelsearch.training.warm_start.demonstrations import (
-    Demonstration,
-    comparing_exercises,
-    demonstrations,
-    reading_exercises,
-)
+from parallelsearch.training.warm_start.demonstrations import Demonstration, demonstrations
 from parallelsearch.training.warm_start.policy import TAG_TOKENS, train_tokenizer
 
 COUNT = 1500
@@ -76,7 +71,21 @@ def test_sequential_and_single_questions_are_never_decomposed(sample: list[Demon
 def test_a_parallel_demonstration_takes_one_search_for_a_comparison(sample: list[Demonstration]) -> None:
     comparisons = [d for d in sample if d.draft.type == "comparison"]
     assert {episode_of(d).searches for d in comparisons if d.parallel} == {1}
-    assert {episode_of(d).searches for d in comparisons if not d.parallel} == {2}
+    one_by_one = [(episode_of(d).searches, len(d.draft.levels[0])) for d in comparisons if not d.parallel]
+    assert set(one_by_one) == {(2, 2), (3, 3), (4, 4)}
+
+
+def test_one_by_one_a_demonstration_counts_its_searches(train_world: World) -> None:
+    shown = demonstrations(train_world, 0.0, 1, random.Random(1), {"comparison": 1.0})
+    demonstration = next(d for d in shown if len(d.draft.levels[0]) == 3)
+    thoughts = [turn.text.partition("</think>")[0] for turn in episode_of(demonstration).turns]
+    a, b, c = (look_up.fact for look_up in demonstration.draft.levels[0])
+    assert thoughts == [
+        "<think> I need the first of three facts.",
+        f"<think> {a}. I need the second of three facts.",
+        f"<think> {a} and {b}. I need the third of three facts.",
+        f"<think> {a} and {b} and {c}: {demonstration.draft.conclusion}.",
+    ]
 
 
 def test_the_loss_covers_exactly_what_the_policy_generates(sample: list[Demonstration], tokenizer) -> None:
@@ -105,28 +114,6 @@ def test_tokens_survive_saving_and_keep_text(sample: list[Demonstration], tokeni
     assert len(loaded) <= 800
 
 
-def test_a_comparing_exercise_trains_the_answer_and_nothing_else(train_world: World, tokenizer) -> None:
-    agent = AgentConfig(prompt="short")
-    for exercise in islice(comparing_exercises(train_world, random.Random(4)), 200):
-        [(ids, labels)] = token_rows([exercise], agent, tokenizer)
-        trained = tokenizer.decode([label for label in labels if label != IGNORED])
-        assert trained == f" {exercise.draft.answer}</answer>"
-        facts = [look_up.fact for look_up in exercise.draft.levels[-1]]
-        assert f"<think> {facts[0]} and {facts[1]}.</think>" in tokenizer.decode(ids)
-
-
-def test_a_reading_exercise_trains_what_follows_its_observation_and_never_the_search(
-    train_world: World, tokenizer
-) -> None:
-    agent = AgentConfig(prompt="short")
-    for exercise in islice(reading_exercises(train_world, 1, random.Random(4)), 200):
-        [(ids, labels)] = token_rows([exercise], agent, tokenizer)
-        facts = [look_up.fact for look_up in exercise.draft.levels[-1]]
-        trained = tokenizer.decode([label for label in labels if label != IGNORED])
-        assert trained == f"<think> {facts[0]} and {facts[1]}.</think>\n<answer> {exercise.draft.answer}</answer>"
-        assert tokenizer.decode(ids).count("Results for") == 2
-
-
 def test_demonstrations_in_the_tags_of_research_are_the_same_with_boxed_answers(train_world: World) -> None:
     from parallelsearch.agent.tags import RESEARCH
 
@@ -143,8 +130,6 @@ def test_demonstrations_in_the_tags_of_research_are_the_same_with_boxed_answers(
         assert text.replace("result>", "information>").replace(f"\\boxed{{{episode.answer}}}", episode.answer) == (
             "".join(segment.text for segment in plain.segments)
         )
-    exercise = next(comparing_exercises(train_world, random.Random(4), RESEARCH))
-    assert exercise.segments[1].text == f" \\boxed{{{exercise.draft.answer}}}</answer>"
-    tokenizer = train_tokenizer([segment.text for segment in exercise.segments], 400, RESEARCH.tokens)
+    tokenizer = train_tokenizer([segment.text for segment in other.segments], 400, RESEARCH.tokens)
     assert all(len(tokenizer.encode(tag)) == 1 for tag in RESEARCH.tokens)
     assert len(tokenizer.encode("<information>")) > 1

@@ -103,7 +103,8 @@ def test_a_callers_thread_count_comes_back() -> None:
     assert torch.get_num_threads() == before
 
 
-def test_the_rate_rises_and_falls_in_lines() -> None:
-    assert rate_of(50, 1000) == pytest.approx(0.5 * 0.95)
-    assert rate_of(500, 1000) == pytest.approx(0.5)
+def test_the_rate_rises_stays_and_falls_in_lines() -> None:
+    assert rate_of(25, 1000) == pytest.approx(0.5)
+    assert rate_of(50, 1000) == rate_of(650, 1000) == 1.0
+    assert rate_of(825, 1000) == pytest.approx(0.5)
     assert rate_of(1000, 1000) == FINAL_RATE

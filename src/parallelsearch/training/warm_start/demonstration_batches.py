@@ -1,9 +1,8 @@
-"""Batches of demonstrations as token ids, labels and masks: what one step of the warm start reads.
+"""Batches of demonstrations and exercises as token ids, labels and masks: what one step of the warm start reads.
 
-A small model has to learn to copy names first, and it learns that from short texts that repeat them: the first part of
-the steps has questions of a single look-up only. Comparing two facts, and finding them in one observation, is hard to
-learn from the few tokens that it takes in a demonstration, so each batch has exercises of these steps alone beside its
-demonstrations.
+The steps are a curriculum: copying names, then comparing and choosing, then whole demonstrations, at first of questions
+with a single look-up, with some exercises beside them. Each part is learned from far fewer tokens once the part before
+it is.
 
 Every batch is made from the seed and the step alone, so that a killed run goes on from its last checkpoint with the
 batches it would have seen.
@@ -13,6 +12,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import count, islice
 from typing import TYPE_CHECKING
@@ -22,19 +22,26 @@ from parallelsearch.agent.tags import TAG_SETS
 from parallelsearch.config import AgentConfig, WarmStartConfig
 from parallelsearch.geoworld.facts import World
 from parallelsearch.geoworld.questions import TYPE_SHARES
-from parallelsearch.training.warm_start.demonstrations import (
-    Demonstration,
-    comparing_exercises,
-    demonstrations,
-    reading_exercises,
-)
+from parallelsearch.training.warm_start.demonstrations import Demonstration, Segment, demonstrations
+from parallelsearch.training.warm_start.exercises import Exercises
 
 if TYPE_CHECKING:
     import torch
     from transformers import PreTrainedTokenizerBase
 
-SINGLE_SHARE = 0.25  # of the steps: the first ones, with questions of a single look-up
-COMPARING_EXERCISES = 0.75  # for each demonstration
+COPYING_UNTIL = 0.33  # of the steps: names are copied
+COMPARING_UNTIL = 0.6  # of the steps: exercises of single steps; from then on whole demonstrations
+SINGLE_UNTIL = 0.63  # of the steps: the first demonstrations are of questions with a single look-up
+# Rows of a batch by exercise, for each of its demonstrations.
+COPYING = {"copying": 0.67}
+COMPARING = {
+    "copying": 0.17, "choosing": 0.08, "comparing_numbers": 0.75, "comparing_kinds": 0.25, "given": 1.0,
+    "planning": 0.5,
+}  # fmt: skip
+BESIDE = {
+    "choosing": 0.04, "comparing_numbers": 0.42, "comparing_kinds": 0.12, "given": 0.5, "planning": 1.0,
+    "reading": 0.67,
+}  # fmt: skip
 ROWS_A_PASS = 16  # a batch is read in passes of at most so many rows of like length
 LONGEST_TO_SHORTEST = 1.3  # in a pass, so that little is padded
 LENGTH_MULTIPLE = 16  # tokens; few different shapes, since a CPU's matrix kernels are prepared anew for each
@@ -55,43 +62,64 @@ class Padded:
 def batches(
     world: World, agent: AgentConfig, config: WarmStartConfig, tokenizer: PreTrainedTokenizerBase, seed: int, first: int
 ) -> Iterator[list[Padded]]:
-    """The batches of steps `first`, `first` + 1, ...; each is a list of passes, the largest first."""
-    top_k, tags = agent.top_k, TAG_SETS[agent.tags]
+    """The batches of steps `first`, `first` + 1, ...; each is a list of passes, the largest first.
+
+    A batch is made while the one before it is read, in a thread of its own.
+    """
+    stream = _batches(world, agent, config, tokenizer, seed, first)
+    with ThreadPoolExecutor(1) as maker:
+        coming = maker.submit(next, stream)
+        while True:
+            batch = coming.result()
+            coming = maker.submit(next, stream)
+            yield batch
+
+
+def _batches(
+    world: World, agent: AgentConfig, config: WarmStartConfig, tokenizer: PreTrainedTokenizerBase, seed: int, first: int
+) -> Iterator[list[Padded]]:
+    tags = TAG_SETS[agent.tags]
+    exercises = Exercises(world, tags)
     for step in count(first):
-        single = step <= SINGLE_SHARE * config.steps
-        rng = random.Random(f"{seed}/demonstrations/{step}")
-        types = {"single": 1.0} if single else TYPE_SHARES
-        shown = demonstrations(world, config.parallel_share, top_k, rng, types, tags)
-        batch = list(islice(shown, config.batch_size))
-        batch += islice(comparing_exercises(world, rng, tags), round(COMPARING_EXERCISES * config.batch_size))
-        if not single:
-            batch += islice(reading_exercises(world, top_k, rng, tags), _reading_exercises(config))
-        rows = sorted(token_rows(batch, agent, tokenizer), key=lambda row: len(row[0]))
+        done, rng = step / config.steps, random.Random(f"{seed}/demonstrations/{step}")
+        shown: list[Demonstration] = []
+        if done > COMPARING_UNTIL:
+            types = {"single": 1.0} if done <= SINGLE_UNTIL else TYPE_SHARES
+            shown = list(
+                islice(demonstrations(world, config.parallel_share, agent.top_k, rng, types, tags), config.batch_size)
+            )
+        shares = COPYING if done <= COPYING_UNTIL else COMPARING if done <= COMPARING_UNTIL else BESIDE
+        wanted = {name: max(1, round(share * config.batch_size)) for name, share in shares.items()}
+        shown += islice(exercises.given(rng), wanted.pop("given", 0))
+        shown += islice(exercises.planning(config.parallel_share, rng), wanted.pop("planning", 0))
+        shown += islice(exercises.reading(agent.top_k, rng), wanted.pop("reading", 0))
+        drills = [getattr(exercises, name)(rng) for name, rows in wanted.items() for _ in range(rows)]
+        rows = [*token_rows(shown, agent, tokenizer), *exercise_rows(drills, tokenizer)]
+        rows.sort(key=lambda row: len(row[0]))
         passes = [_padded(part, tokenizer.pad_token_id) for part in _passes(rows)]
         yield sorted(passes, key=lambda part: -part.ids.numel())
-
-
-def _reading_exercises(config: WarmStartConfig) -> int:
-    """Half as many as there are fewer comparisons searched in parallel than one by one, in a batch.
-
-    Half, since a parallel search has fewer tokens of its own to go wrong in: so both ways come to answer about equally
-    well when sampled, and the outcome alone gives the policy little reason to prefer one.
-    """
-    missing = max(0.0, 1 - 2 * config.parallel_share)
-    return round(0.5 * TYPE_SHARES["comparison"] * missing * config.batch_size)
 
 
 def token_rows(
     demonstrations: Sequence[Demonstration], agent: AgentConfig, tokenizer: PreTrainedTokenizerBase
 ) -> list[Row]:
     """Token ids and labels of each demonstration; every piece is encoded by itself, as an episode does it."""
-    texts = [segment.text for demonstration in demonstrations for segment in demonstration.segments]
-    pieces = iter(tokenizer(texts, add_special_tokens=False)["input_ids"])
+    rows = exercise_rows([demonstration.segments for demonstration in demonstrations], tokenizer)
+    prompts = (prompt_token_ids(agent.prompt, shown.draft.text, tokenizer) for shown in demonstrations)
+    return [
+        (prompt + ids, [IGNORED] * len(prompt) + labels) for prompt, (ids, labels) in zip(prompts, rows, strict=True)
+    ]
+
+
+def exercise_rows(exercises: Sequence[tuple[Segment, ...]], tokenizer: PreTrainedTokenizerBase) -> list[Row]:
+    """Token ids and labels of rows without a prompt."""
+    texts = [segment.text for segments in exercises for segment in segments]
+    pieces = iter(tokenizer(texts, add_special_tokens=False)["input_ids"] if texts else ())
     rows = []
-    for demonstration in demonstrations:
-        ids = prompt_token_ids(agent.prompt, demonstration.draft.text, tokenizer)
-        labels = [IGNORED] * len(ids)
-        for segment in demonstration.segments:
+    for segments in exercises:
+        ids: list[int] = []
+        labels: list[int] = []
+        for segment in segments:
             piece = next(pieces)
             ids += piece
             labels += piece if segment.trains_on else [IGNORED] * len(piece)

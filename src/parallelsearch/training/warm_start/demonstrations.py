@@ -12,10 +12,9 @@ from parallelsearch.geoworld.facts import World
 from parallelsearch.geoworld.fiction import Fiction
 from parallelsearch.geoworld.passages import city_text, country_text
 from parallelsearch.geoworld.questions import TYPE_SHARES, draw
-from parallelsearch.geoworld.templates import Draft
+from parallelsearch.geoworld.templates import NUMBERS, ORDINALS, Draft
 from parallelsearch.records import Hit, Passage
 
-_NEXT = {1: "I need one fact.", 2: "I need two facts."}
 GOLD_RANK_ONE = 0.8  # share of look-ups whose passage stands first among those shown; it stands second otherwise
 
 
@@ -56,33 +55,9 @@ def demonstrations(
         for _ in range(4):
             draft = draw(world, rng, rng.choices(types, shares)[0])
             if draft is None:  # all its countries may lie on one continent, say
-                break
+                continue
             parallel = rng.random() < parallel_share and any(len(level) > 1 for level in draft.levels)
             yield Demonstration(draft, parallel, segments(draft, world, parallel, top_k, rng, tags))
-
-
-def comparing_exercises(real: World, rng: random.Random, tags: Tags = SEARCH_R1) -> Iterator[Demonstration]:
-    """Endless last steps of comparisons: the facts are given, and only the answer that follows from them is trained."""
-    for draft, _ in _comparisons(real, rng):
-        facts = _sentence([look_up.fact for look_up in draft.levels[-1]])
-        given = Segment(f"<think> {facts}</think>\n<answer>", False)
-        yield Demonstration(draft, False, (given, Segment(f" {tags.written_answer(draft.answer)}</answer>", True)))
-
-
-def reading_exercises(real: World, top_k: int, rng: random.Random, tags: Tags = SEARCH_R1) -> Iterator[Demonstration]:
-    """Endless comparisons whose search is given: only what follows from two passages in one observation is trained."""
-    for draft, world in _comparisons(real, rng):
-        *given, last = segments(draft, world, True, top_k, rng, tags)
-        yield Demonstration(draft, True, (*(Segment(piece.text, False) for piece in given), last))
-
-
-def _comparisons(real: World, rng: random.Random) -> Iterator[tuple[Draft, World]]:
-    fiction = Fiction(real)
-    while True:
-        world = fiction.draw(rng)
-        for _ in range(8):
-            if draft := draw(world, rng, "comparison"):
-                yield draft, world
 
 
 def segments(
@@ -90,7 +65,7 @@ def segments(
 ) -> tuple[Segment, ...]:
     """The pieces of one demonstration: a level's look-ups in one search (`parallel`) or one search each.
 
-    A thought notes the facts found on the current level and how many look-ups come next, nothing else: every name it
+    A thought notes the facts found on the current level and which look-ups come next, nothing else: every name it
     repeated would be one more chance for a small model to miscopy.
     """
     pieces: list[Segment] = []
@@ -98,16 +73,37 @@ def segments(
     for level in draft.levels:
         facts: list[str] = []
         for step in [level] if parallel else [(look_up,) for look_up in level]:
-            thought = " ".join(filter(None, (known, _sentence(facts), _NEXT[len(step)])))
+            thought = " ".join(filter(None, (known, _sentence(facts), _intention(len(step), len(facts), len(level)))))
             query = " ## ".join(look_up.title for look_up in step)
             pieces.append(Segment(f"<think> {thought}</think>\n<search> {query}</search>", True))
             results = [(look_up.title, _rendered_hits(look_up.title, world, top_k, rng, tags)) for look_up in step]
             pieces.append(Segment(render_information(results, tags), False))
             facts += [look_up.fact for look_up in step]
         known = _sentence(facts)
-    answer = tags.written_answer(draft.answer)
-    pieces.append(Segment(f"<think> {known}</think>\n<answer> {answer}</answer>", True))
+    pieces.append(Segment(f"<think>{given_facts(draft)}{conclusion(draft, tags)}", True))
     return tuple(pieces)
+
+
+def _intention(next_ones: int, known: int, all_of_them: int) -> str:
+    """What a search is for; where a level is searched one by one it counts, or a small model loses its place."""
+    if next_ones < all_of_them:
+        return f"I need the {ORDINALS[known]} of {NUMBERS[all_of_them]} facts."
+    return f"I need {NUMBERS[next_ones]} fact{'s' if next_ones > 1 else ''}."
+
+
+def given_facts(draft: Draft) -> str:
+    """How the last thought begins: the facts of the last level."""
+    return " " + " and ".join(look_up.fact for look_up in draft.levels[-1])
+
+
+def conclusion(draft: Draft, tags: Tags = SEARCH_R1) -> str:
+    """How an episode goes on after `given_facts`: what follows from them, where they are compared, and the answer.
+
+    The conclusion in words comes before the answer, since which fact is the largest and which name stands at that
+    place of the question are two steps, each of which a small model learns.
+    """
+    concluded = f": {draft.conclusion}" if draft.conclusion else ""
+    return f"{concluded}.</think>\n<answer> {tags.written_answer(draft.answer)}</answer>"
 
 
 def _sentence(facts: list[str]) -> str:

@@ -22,7 +22,8 @@ if TYPE_CHECKING:
 MUON_RATE = 20 / 3  # Muon's learning rate as a multiple of AdamW's
 READING_WEIGHT = 0.5  # of an observation's mean loss, beside that of the policy's own tokens
 FINAL_RATE = 0.05  # of the peak learning rate
-RISING_STEPS = 100
+RISING_STEPS = 50
+FALLING_SHARE = 0.35  # of the steps: the last ones, in which the learning rate falls
 TARGET_MULTIPLE = 256  # tokens; few different shapes of the output layer, for the same reason as LENGTH_MULTIPLE
 
 
@@ -92,8 +93,9 @@ class SupervisedSteps:
 
 
 def rate_of(step: int, steps: int) -> float:
-    """Share of the peak learning rate in `step` of `steps`: a linear rise, then a linear fall."""
-    return min(1.0, step / min(RISING_STEPS, steps)) * max(FINAL_RATE, 1 - step / steps)
+    """Share of the peak learning rate in `step` of `steps`: a linear rise, a plateau, a linear fall."""
+    left = max(0.0, 1 - step / steps)
+    return min(1.0, step / min(RISING_STEPS, steps)) * max(FINAL_RATE, min(1.0, left / FALLING_SHARE))
 
 
 @contextmanager

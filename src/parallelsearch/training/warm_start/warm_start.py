@@ -1,7 +1,7 @@
 """The warm start: a policy learns the protocol from demonstrations before reinforcement learning.
 
-For the first part of the steps the observations are in the loss as well, which teaches the policy to copy; after that
-the loss covers its own tokens only.
+While the first demonstrations are read their observations are in the loss as well, which teaches the policy what an
+article looks like; before and after that the loss covers its own tokens only.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from parallelsearch.geoworld.facts import World
 from parallelsearch.runs.run_folder import MetricsLog
 from parallelsearch.runs.tensor_file import load_tensors
 from parallelsearch.training.process.stop_request import StopRequest, stopped_early
-from parallelsearch.training.warm_start.demonstration_batches import batches
+from parallelsearch.training.warm_start.demonstration_batches import COMPARING_UNTIL, batches
 from parallelsearch.training.warm_start.demonstrations import demonstrations
 from parallelsearch.training.warm_start.policy import build_policy, save_policy, train_tokenizer
 from parallelsearch.training.warm_start.supervised import SupervisedSteps, gradient_threads, rate_of
@@ -28,7 +28,8 @@ if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
 TOKENIZER_DEMONSTRATIONS = 3000  # demonstrations the tokenizer is trained on
-READING_SHARE = 0.55  # of the steps: the first ones, in which observations are in the loss
+READING_UNTIL = 0.75  # of the steps: from the first demonstrations until here observations are in the loss as well
+CLOSED_WORDS = " alike different first second third fourth yes no one two three four"  # each is to be one token
 CHECKPOINT_EVERY = 250  # steps
 LOG_EVERY = 25  # steps
 
@@ -58,7 +59,7 @@ def warm_start(
         clock, tokens = time.monotonic(), 0
         stream = batches(world, agent, config, tokenizer, seed, first + 1)
         for step, batch in enumerate(islice(stream, config.steps - first), first + 1):
-            reading = step <= READING_SHARE * config.steps
+            reading = COMPARING_UNTIL < step / config.steps <= READING_UNTIL
             loss, accuracy = steps.take(batch, rate_of(step, config.steps), reading=reading)
             tokens += sum(int(part.mask.sum()) for part in batch)
             if step % LOG_EVERY == 0 or step == config.steps:
@@ -100,7 +101,7 @@ def _tokenizer(
 ) -> PreTrainedTokenizerBase:
     tags = TAG_SETS[agent.tags]
     stream = demonstrations(world, config.parallel_share, agent.top_k, random.Random(f"{seed}/tokenizer"), tags=tags)
-    texts = ["user\nassistant\n"] * TOKENIZER_DEMONSTRATIONS
+    texts = [f"user\nassistant\n{CLOSED_WORDS}"] * TOKENIZER_DEMONSTRATIONS
     for demonstration in islice(stream, TOKENIZER_DEMONSTRATIONS):
         texts += [f"Question: {demonstration.draft.text}\n", *(segment.text for segment in demonstration.segments)]
     return train_tokenizer(texts, policy.vocabulary, tags.tokens)
