@@ -35,10 +35,10 @@ class AgentConfig(Section):
     tags: TAGS = Field("search_r1", description="Tags of the agent's loop; research: ReSearch's, its answer in a box.")
     top_k: int = Field(1, ge=1, description="Passages retrieved for each sub-query.")
     max_search_turns: int = Field(
-        4, ge=0, description="Search turns; one more generation may give the answer. 0: a search is an invalid action."
+        3, ge=0, description="Search turns; one more generation may give the answer. 0: a search is an invalid action."
     )
     max_sub_queries: int = Field(4, ge=1, description="Sub-queries searched in one turn; further ones are dropped.")
-    max_generation_tokens: int = Field(64, ge=4, description="Tokens of one generation.")
+    max_generation_tokens: int = Field(80, ge=4, description="Tokens of one generation.")
     max_sub_query_result_tokens: int = Field(96, ge=8, description="Tokens shown for each sub-query's passages.")
     max_prompt_tokens: int = Field(96, ge=8, description="Tokens of the prompt.")
     max_response_tokens: int = Field(512, ge=16, description="Tokens of an episode after the prompt.")
