@@ -1,5 +1,6 @@
 # Every target sets itself up: it creates .venv when there is none, and installs when the lock changed.
-#   make demo         the laptop study, from nothing to tables, figures, report and MLflow store
+#   make demo         the laptop demo, two arms and one seed, from nothing to tables, figures, report and MLflow store
+#   make study        the whole laptop study: four arms, three seeds; it takes up what `make demo` made
 #   make test         all tests but the whole training jobs of single arms
 #   make test-all     everything, style and types included; each arm's job takes minutes, all of them hours on two cores
 #   make lock-check   whether the package index still resolves every environment to its lock; nothing is installed
@@ -9,7 +10,7 @@
 #   make real         real questions, a real language model, no training
 #   make bench-retrieval   encoder, server and indexes against the plain way; recall of supporting pages
 #   make bench-rollout     episodes a second of the asynchronous loop against a turn-synchronous one (POLICY=folder)
-# CONFIG=config/laptop-3seeds.yaml make demo     another study
+# CONFIG=config/NAME.yaml make demo     another study
 
 SHELL := /bin/bash
 .SHELLFLAGS := -o pipefail -ec
@@ -30,7 +31,7 @@ unexport PYTHONDONTWRITEBYTECODE
 # Several processes compute at once: a waiting thread must not keep a core busy (a step was 10 times slower with it).
 export OMP_WAIT_POLICY := PASSIVE
 
-.PHONY: help env browser postgresql demo real report mlflow test test-all test-faults test-slurm guides lint lock locks \
+.PHONY: help env browser postgresql demo study real report mlflow test test-all test-faults test-slurm guides lint lock locks \
   lock-check clean bench-retrieval bench-rollout
 
 help:
@@ -78,6 +79,9 @@ demo: env
 	@echo; echo "Report:  $(RESULTS)/report/index.html"
 	@echo "Tables:  $(RESULTS)/tables/    figures: $(RESULTS)/figures/"
 	@echo "MLflow:  $(RESULTS)/mlflow/mlflow.db    (make mlflow opens it on http://127.0.0.1:5000)"
+
+study:
+	$(MAKE) demo CONFIG=config/study.yaml
 
 # Real questions, a real language model, no training; needs the two question files that config/real.yaml names.
 real: env

@@ -14,7 +14,7 @@ from parallelsearch.schema import FIX, SCHEMAS, app, render, schemas
 
 ROOT = Path(__file__).resolve().parents[1]
 CONFIG = ROOT / "config"
-STUDIES = ["config", "smoke", "laptop-3seeds", "paper"]
+STUDIES = ["config", "smoke", "study", "paper"]
 
 
 @pytest.mark.parametrize("name", ["config.schema.json", "arm.schema.json"])

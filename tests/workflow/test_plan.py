@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from checkout import Checkout
 
-ARMS = ["search-r1", "parallelsearch", "no-decomposition-reward", "no-search-count-reward"]
+ARMS = ["search-r1", "parallelsearch"]
 COLLECTORS = {"figure", "report_page", "study_config", "table", "track_collect"}
 EPISODES = "results/eval/parallelsearch/seed0/geoworld.test/episodes.parquet"
 
@@ -25,14 +25,14 @@ def test_the_default_study_trains_every_arm_once_and_evaluates_them_and_the_warm
     assert {job for job in plan.jobs if job.startswith("evaluate ")} == {
         f"evaluate {arm} 0" for arm in [*ARMS, "warm-start"]
     }
-    assert plan.counts["train"] == 4 and plan.counts["warm_start"] == 1 and plan.counts["build_index"] == 1
+    assert plan.counts["train"] == 2 and plan.counts["warm_start"] == 1 and plan.counts["build_index"] == 1
     assert plan.counts["track_init"] == 1 and plan.counts.keys() >= COLLECTORS
     assert "download" not in plan.counts
     assert not re.search(r"\{\w+\}", plan.output)  # a wildcard that was not filled in
 
 
 def test_three_seeds_are_three_warm_starts_and_three_trainings_of_each_arm(checkout: Checkout) -> None:
-    plan = checkout.plan("all", "--configfile", "config/laptop-3seeds.yaml")
+    plan = checkout.plan("all", "--configfile", "config/study.yaml")
     assert (plan.counts["warm_start"], plan.counts["train"], plan.counts["evaluate"]) == (3, 12, 15)
     assert {f"train search-r1 {seed}" for seed in (0, 1, 2)} <= plan.jobs
     assert (plan.counts["geoworld"], plan.counts["build_index"]) == (1, 1)
@@ -195,7 +195,7 @@ def test_one_machine_bounds_the_memory_of_its_jobs_and_the_slurm_profile_does_no
     assert "Training parallelsearch, seed 0 (MB: 5026," in checkout.plan("all").output
 
 
-@pytest.mark.parametrize("study", ["smoke", "laptop-3seeds"])
+@pytest.mark.parametrize("study", ["smoke", "study"])
 def test_every_shipped_study_plans(checkout: Checkout, study: str) -> None:
     assert checkout.plan("all", "--configfile", f"config/{study}.yaml").counts["geoworld"] == 1
 
