@@ -133,7 +133,7 @@ def split_countries(world: World, seed: int) -> dict[str, set[str]]:
 
 def _fits_a_list(name: str) -> bool:
     """False for a name such as Trinidad and Tobago, which a question about two entities would tear apart."""
-    return not {"and", "or", "&"} & set(name.lower().split()) and not set(name) & set(",?:#<>")
+    return not {"and", "or", "&"} & set(name.lower().split()) and not set(name) & set(",.?:#<>")
 
 
 def _countries() -> tuple[dict[str, Country], dict[str, str]]:

@@ -85,6 +85,18 @@ def test_given_facts_are_not_trained_and_what_follows_is(exercises: Exercises) -
         assert trained.text == f": {draft.conclusion}.</think>\n<answer> {draft.answer}</answer>"
 
 
+def test_each_fact_of_an_article_is_looked_up(exercises: Exercises) -> None:
+    for article, *asked in rows(exercises.looking_up):
+        values = {}
+        for question, trained, _ in zip(*[iter(asked)] * 3, strict=True):
+            values[re.match("What is the (.+) of ", question.text).group(1)] = trained.text[1:-1]
+            assert trained.trains_on and not question.trains_on
+        assert f"is a country in {values['continent']}. Its capital is {values['capital']}." in article.text
+        assert f"Its currency is the {values['currency']}. It has {values['number of inhabitants']} " in article.text
+        borders = values["number of borders"]
+        assert f"It borders {'no' if borders == '0' else borders} other countr" in article.text
+
+
 def test_reading_trains_what_follows_the_last_observation(exercises: Exercises) -> None:
     kinds = Counter()
     for exercise in islice(exercises.reading(1, random.Random(4)), 100):

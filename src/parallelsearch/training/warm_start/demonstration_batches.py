@@ -35,12 +35,12 @@ SINGLE_UNTIL = 0.63  # of the steps: the first demonstrations are of questions w
 # Rows of a batch by exercise, for each of its demonstrations.
 COPYING = {"copying": 0.67}
 COMPARING = {
-    "copying": 0.17, "choosing": 0.08, "comparing_numbers": 0.75, "comparing_kinds": 0.25, "given": 1.0,
-    "planning": 0.5,
+    "copying": 0.17, "choosing": 0.08, "comparing_numbers": 0.75, "comparing_kinds": 0.25, "looking_up": 0.42,
+    "given": 1.0, "planning": 0.5,
 }  # fmt: skip
 BESIDE = {
-    "choosing": 0.04, "comparing_numbers": 0.42, "comparing_kinds": 0.12, "given": 0.5, "planning": 1.0,
-    "reading": 0.67,
+    "choosing": 0.04, "comparing_numbers": 0.42, "comparing_kinds": 0.12, "looking_up": 0.33, "given": 0.5,
+    "planning": 1.0, "reading": 0.42,
 }  # fmt: skip
 ROWS_A_PASS = 16  # a batch is read in passes of at most so many rows of like length
 LONGEST_TO_SHORTEST = 1.3  # in a pass, so that little is padded

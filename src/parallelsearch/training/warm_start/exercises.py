@@ -9,11 +9,14 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Iterator
 
+from parallelsearch.agent.protocol import render_hit
 from parallelsearch.agent.tags import SEARCH_R1, Tags
 from parallelsearch.geoworld.facts import World, population_text, rounded
 from parallelsearch.geoworld.fiction import Fiction
+from parallelsearch.geoworld.passages import country_text
 from parallelsearch.geoworld.questions import draw
 from parallelsearch.geoworld.templates import ORDINALS, PARTS, Draft, likeness, one_is_clearly_largest
+from parallelsearch.records import Hit, Passage
 from parallelsearch.training.warm_start.demonstrations import (
     Demonstration,
     Segment,
@@ -62,6 +65,23 @@ class Exercises:
     def comparing_kinds(self, rng: random.Random) -> Row:
         """Lists of two to four continents or hemispheres: whether all are alike, which half of them are."""
         return self._concluded(self._alike, rng)
+
+    def looking_up(self, rng: random.Random) -> Row:
+        """An article of a country, and each of its facts asked for in turn."""
+        world = self._fiction.draw(rng, countries=1, cities=0)
+        (country,) = world.countries.values()
+        facts = {
+            "capital": country.capital,
+            "currency": country.currency,
+            "continent": country.continent,
+            "number of borders": str(country.borders),
+            "number of inhabitants": population_text(country.population),
+        }
+        row = [Segment(render_hit(1, Hit(Passage(0, country.name, country_text(country)), 0.0), self._tags), False)]
+        for fact in rng.sample(list(facts), len(facts)):
+            row.append(Segment(f"What is the {fact} of {country.name}?\n<think>", False))
+            row += [Segment(f" {facts[fact]}.", True), Segment("</think>\n", False)]
+        return tuple(row)
 
     def given(self, rng: random.Random) -> Iterator[Demonstration]:
         """Endless comparisons whose facts are given: the conclusion and the answer are trained."""
