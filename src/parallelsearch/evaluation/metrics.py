@@ -24,10 +24,10 @@ from parallelsearch.evaluation.episodes import read_rows
 from parallelsearch.records import StopReason, Structure
 
 COLUMNS = (
-    "arm", "seed", "dataset", "split", "qid", "type", "structure", "stop_reason", "well_formed", "em", "f1",
-    "substring_em", "decomposed", "decomposed_first", "llm_calls", "searches", "sub_queries", "prompt_tokens",
-    "model_tokens", "observation_tokens", "seconds", "generate_seconds", "search_seconds", "gold_recall",
-    "reward_total",
+    "arm", "seed", "dataset", "split", "qid", "golden_answers", "type", "structure", "hops", "stop_reason",
+    "well_formed", "em", "f1", "substring_em", "decomposed", "decomposed_first", "llm_calls", "searches", "sub_queries",
+    "prompt_tokens", "model_tokens", "observation_tokens", "seconds", "generate_seconds", "search_seconds",
+    "gold_recall", "reward_total",
 )  # fmt: skip
 EPISODE_KEY = ("arm", "seed", "dataset", "split", "qid")
 STRUCTURES = tuple(structure.value for structure in Structure)
