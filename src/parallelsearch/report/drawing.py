@@ -133,6 +133,11 @@ def grouped_bars(
     return places
 
 
+def dodge(count: int, width: float) -> list[float]:
+    """Shifts of `count` things that may coincide, side by side over `width`."""
+    return [float(shift) for shift in np.linspace(-width / 2, width / 2, count)] if count > 1 else [0.0] * count
+
+
 def legend(figure: Any, axes: Any) -> None:
     """One legend below all panels, each label once."""
     handles: dict[str, Any] = {}

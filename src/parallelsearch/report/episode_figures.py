@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from parallelsearch.evaluation.metrics import STRUCTURES
-from parallelsearch.report.drawing import Drawing, canvas, grouped_bars, legend, styles
+from parallelsearch.report.drawing import Drawing, canvas, dodge, grouped_bars, legend, styles
 from parallelsearch.report.study import Study
 
 _CURVED = ("parallel", "sequential")  # structures with a panel of their own in the distributions
@@ -27,6 +27,8 @@ def response_length(study: Study) -> Drawing:
 def pareto(study: Study) -> Drawing:
     """Exact match against LLM calls, a point an arm: up and to the left is better; the step line joins what no arm
     beats on both."""
+    from matplotlib.ticker import MaxNLocator
+
     summaries = {dataset: study.summary(dataset) for dataset in study.datasets}
     rows = []
     for dataset, summary in summaries.items():
@@ -37,30 +39,34 @@ def pareto(study: Study) -> Drawing:
     data = pd.concat(rows)[["dataset", "structure", "arm", "llm_calls", "em", "em_low", "em_high", "best"]]
     shown = structures_of(data)
     look = styles(study.all_arms)
+    most = data["llm_calls"].max()  # one scale for all panels
     with canvas(len(summaries), len(shown), 2.6 * len(shown) + 1, 2.9 * len(summaries) + 0.4) as (figure, axes):
         for line, dataset in zip(axes, summaries, strict=True):
             for axis, structure in zip(line, shown, strict=True):
                 panel = data[(data["dataset"] == dataset) & (data["structure"] == structure)]
+                edge = panel[panel["best"]].sort_values("llm_calls")
+                axis.step(edge["llm_calls"], edge["em"], where="post", color="#aaaaaa", linewidth=1, zorder=0)
+                shifts = dict(zip(study.arms, dodge(len(study.arms), 0.05 * most), strict=True))
                 for row in panel.to_dict("records"):
                     spread = [[row["em"] - row["em_low"]], [row["em_high"] - row["em"]]]
                     axis.errorbar(
-                        row["llm_calls"],
+                        row["llm_calls"] + shifts[row["arm"]],
                         row["em"],
                         yerr=np.nan_to_num(np.array(spread)).clip(min=0),
                         fmt=look[row["arm"]]["marker"],
                         color=look[row["arm"]]["color"],
+                        markerfacecolor="none",
                         elinewidth=0.8,
                         label=row["arm"],
                     )
-                edge = panel[panel["best"]].sort_values("llm_calls")
-                axis.step(edge["llm_calls"], edge["em"], where="post", color="#aaaaaa", linewidth=1, zorder=0)
                 label_panel(axis, f"{structure} ({dataset})" if len(summaries) > 1 else structure, "LLM calls", "EM")
                 axis.set_ylim(-0.03, 1.05)
-                axis.margins(x=0.25)
+                axis.set_xlim(0, 1.08 * most)
+                axis.xaxis.set_major_locator(MaxNLocator(6, integer=True))
         legend(figure, axes)
     caption = (
         "Exact match against LLM calls a question; up and to the left is better. The grey steps join the arms that no"
-        " other beats on both. Whiskers are intervals over questions; means over seeds."
+        " other beats on both. Whiskers are intervals over questions; means over seeds; arms are drawn a little apart."
     )
     return Drawing("pareto", caption, figure, data)
 
@@ -152,27 +158,33 @@ def _distribution(study: Study, name: str, column: str, label: str, title: str) 
         for line, dataset in zip(axes, study.datasets, strict=True):
             for axis, structure in zip(line, panels, strict=True):
                 panel = data[(data["dataset"] == dataset) & (data["structure"] == structure)]
-                for arm in study.arms:
+                for place, arm in enumerate(study.arms):
                     curve = panel[panel["arm"] == arm]
                     if len(curve):
-                        _steps(axis, curve[label].to_list(), curve["share"].to_list(), arm, look[arm])
+                        width = 1.2 + 4.4 * (
+                            1 - (place + 1) / len(study.arms)
+                        )  # of equal curves each shows under the next
+                        _steps(axis, curve[label].to_list(), curve["share"].to_list(), arm, look[arm], width)
+                axis.set_xlim(0, 1.05 * data[label].max())
+                axis.xaxis.get_major_locator().set_params(integer=True)
                 label_panel(axis, f"{structure} ({dataset})" if len(study.datasets) > 1 else structure, label, "share")
                 axis.set_ylim(-0.03, 1.05)
         legend(figure, axes)
     return Drawing(name, f"{label.capitalize()} of an episode: {title}; all seeds together.", figure, data)
 
 
-def _steps(axis: Any, values: list[float], shares: list[float], arm: str, look: dict[str, str]) -> None:
+def _steps(axis: Any, values: list[float], shares: list[float], arm: str, look: dict[str, str], width: float) -> None:
     every = max(1, len(values) // 8)
     axis.step(
-        [values[0], *values],
+        [0.0, *values],
         [0.0, *shares],
         where="post",
         color=look["color"],
         marker=look["marker"],
         markevery=(1, every),
-        markersize=4,
-        linewidth=1.4,
+        markersize=4 + width,
+        markerfacecolor="white",
+        linewidth=width,
         label=arm,
     )
 
