@@ -76,6 +76,7 @@ demo: env
 	@workflow/unlock-after-kill.sh
 	snakemake all $(STUDY)
 	@echo; cat $(RESULTS)/tables/geoworld_by_structure.md
+	@echo; cat $(RESULTS)/tables/findings.md
 	@echo; echo "Report:  $(RESULTS)/report/index.html"
 	@echo "Tables:  $(RESULTS)/tables/    figures: $(RESULTS)/figures/"
 	@echo "MLflow:  $(RESULTS)/mlflow/mlflow.db    (make mlflow opens it on http://127.0.0.1:5000)"

@@ -48,6 +48,7 @@ VERBS: dict[str, tuple[str, str]] = {
     "track": ("parallelsearch.tracking.commands", "Collect results into MLflow."),
     "tables": ("parallelsearch.report.commands", "Tables from episodes."),
     "figures": ("parallelsearch.report.commands", "Figures from episodes and training metrics."),
+    "findings": ("parallelsearch.report.commands", "What a study found, in a few sentences."),
     "report": ("parallelsearch.report.commands", "The report as one HTML page."),
 }
 

@@ -63,6 +63,8 @@ def test_time_follows_steps_passages_and_questions_and_a_training_job_has_a_long
     more = needs(overlay={"geoworld": {"passages": 360_000}})
     assert laptop.embed_minutes("geoworld", 1) == SHORTEST < more.embed_minutes("geoworld", 1)
     assert needs("paper").evaluate_minutes("nq.test", 1) < needs("paper").evaluate_minutes("popqa.test", 1)
+    within, without = (needs("paper").evaluate_minutes("popqa.test", 1, unlimited=flag) for flag in (False, True))
+    assert within < without <= within * 16384 / 3584 + 1  # its episodes can be that much longer
 
 
 def test_the_papers_training_asks_for_the_eight_gpus_of_one_node_and_nothing_on_the_cpu() -> None:

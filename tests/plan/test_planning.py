@@ -54,6 +54,12 @@ def plan(overlay: dict[str, Any] | None = None, study: str | None = None) -> Stu
         ({"index": {"reranker": {"model": "bge"}}}, ["index.reranker.model is 'bge'", "ms-marco-minilm-l6-v2"]),
         ({"evaluation": {"engine": "openai"}}, ["evaluation.engine is 'openai'", "evaluation.server is missing"]),
         ({"evaluation": {"engine": "tgi"}}, ["'evaluation.engine' is 'tgi'", "'hf', 'vllm' or 'openai'"]),
+        ({"evaluation": {"budgets": {"llm_calls": [3, 2]}}}, ["evaluation.budgets.llm_calls is [3, 2]", "sort it"]),
+        ({"evaluation": {"budgets": {"llm_calls": [2, 2]}}}, ["2 is given twice"]),
+        ({"evaluation": {"budgets": {"llm_calls": [1]}}}, ["'evaluation.budgets.llm_calls.0' is 1", "equal to 2"]),
+        ({"evaluation": {"budgets": {"llm_calls": [8]}}}, ["llm_calls has 8", "unlimited allows 7", "raise that"]),
+        ({"evaluation": {"budgets": {"response_tokens": [2048]}}}, ["response_tokens has 2048", "allows 1024"]),
+        ({"evaluation": {"budgets": {"llm_calls": [], "response_tokens": []}}}, ["budgets names no budget"]),
         ({"seeds": "zero"}, ["'seeds' is 'zero'", "list"]),
         ({"policy": {"source": "hub"}}, ["policy.source is 'hub', but policy.model is not set"]),
         ({"policy": {"source": "package", "model": "gpt2"}}, ["policy.model is 'gpt2'", "smollm2-135m-instruct"]),
@@ -152,7 +158,8 @@ def test_a_data_sets_table_is_made_from_its_own_episodes_and_the_others_from_eve
     paper = plan(study="paper")
     hotpotqa = paper.table_inputs("hotpotqa_by_structure")
     arms = len(paper.study.arms)
-    assert len(hotpotqa) == arms and {path.parent.name for path in hotpotqa} == {"hotpotqa.dev"}
+    assert {path.parent.name for path in hotpotqa} == {"hotpotqa.dev", "hotpotqa.dev.unlimited"}
+    assert [path.parent.name for path in paper.table_inputs("hotpotqa_comparison")] == ["hotpotqa.dev"] * arms
     asked_only = 8  # the parallel prompt and the seven inference baselines have no run of their own
     assert len(paper.table_inputs("ablation_grid")) == arms * 8 + arms - asked_only  # episodes of eight sets, and runs
     assert plan().tables[0] == "geoworld_by_structure"
@@ -211,6 +218,46 @@ def test_the_papers_study_answers_every_set_a_second_time_as_published() -> None
     assert (ours["temperature"], ours["drop_last"]) == (0, 0)
     assert (theirs["temperature"], theirs["drop_last"]) == (1, 256)
     assert plan().published_episodes() == []
+
+
+def test_accuracy_against_budget_takes_one_further_evaluation_of_every_agent_that_searches_in_its_own_loop() -> None:
+    study = plan()
+    assert study.swept_arms == study.evaluated and "geoworld_by_budget" in study.tables
+    unlimited = study.unlimited_episodes()
+    assert [path.parent.name for path in unlimited] == ["geoworld.test.unlimited"] * 5
+    assert set(unlimited) <= set(study.table_inputs("geoworld_by_budget")) & set(
+        study.table_inputs("geoworld_by_structure")
+    )
+    ours, free = (json.loads(study.evaluate_settings("parallelsearch", unlimited=flag)) for flag in (False, True))
+    limits = {"max_search_turns": 6, "max_response_tokens": 1024}
+    assert free == ours | {"agent": ours["agent"] | limits} != ours
+    paper = plan(study="paper")  # r1 never searches; the seven inference baselines have loops of their own
+    others = {"direct", "chain-of-thought", "rag", "ircot", "iter-retgen", "search-o1", "dag-plan", "r1", "sft"}
+    assert set(paper.study.arms) - set(paper.swept_arms) == others
+
+
+def test_another_budget_answers_nothing_again_and_no_budget_leaves_no_trace() -> None:
+    before, more = plan(), plan({"evaluation": {"budgets": {"llm_calls": [2, 7]}}})
+    none = plan({"evaluation": {"budgets": None}})
+    for arm in before.evaluated:
+        assert before.evaluate_settings(arm) == more.evaluate_settings(arm) == none.evaluate_settings(arm)
+        assert before.evaluate_settings(arm, unlimited=True) == more.evaluate_settings(arm, unlimited=True)
+    assert before.report_settings() != more.report_settings()
+    assert none.unlimited_episodes() == [] and "geoworld_by_budget" not in none.tables
+    assert "accuracy_by_budget" not in none.figures and "gain" in none.figures
+
+
+def test_an_arm_with_larger_limits_of_its_own_keeps_them() -> None:
+    study = plan({"arm_overrides": {"parallelsearch": {"agent": {"max_response_tokens": 1500}}}})
+    agent = json.loads(study.evaluate_settings("parallelsearch", unlimited=True))["agent"]
+    assert (agent["max_search_turns"], agent["max_response_tokens"]) == (6, 1500)
+
+
+def test_the_arm_whose_gain_is_told_is_parallelsearch_or_the_first_trained_one_beside_the_baseline() -> None:
+    assert plan().treatment == "parallelsearch"
+    assert plan({"arms": ["rag", "search-r1", "otc"]}).treatment == "otc"
+    assert plan({"arms": ["rag", "search-r1"]}).treatment is None
+    assert "gain" not in plan({"arms": ["rag", "search-r1"]}).figures
 
 
 def test_an_arm_with_the_policy_of_another_is_evaluated_with_that_policy() -> None:

@@ -72,9 +72,12 @@ def test_the_page_needs_no_other_file_and_no_network(page: str) -> None:
 
 def test_the_page_has_tables_figures_and_provenance(page: str) -> None:
     outline = Outline(page)
-    assert outline.count("figure") == len(FIGURES) - 1  # all arms have the same top-k
-    assert outline.count("table") == 7
+    assert outline.count("figure") == len(FIGURES) - 2  # the same top-k, no other budget
+    assert outline.count("table") == 8
     assert all(attributes.get("alt") for tag, attributes in outline.tags if tag == "img")
+    first = next(attributes["id"] for tag, attributes in outline.tags if tag in ("img", "h3") and "id" in attributes)
+    assert first == "figure-gain"
+    assert page.index("On parallel questions parallelsearch makes fewer LLM calls than") < page.index("figure-gain")
     assert "470, of which 2 infrastructure failures" in page
     assert "8, of which 8 complete" in page
     assert "sha256 222222222222" in page

@@ -33,10 +33,10 @@ def test_markdown_rounds_aligns_and_escapes() -> None:
     lines = markdown(TABLE).splitlines()
     assert lines[0] == "**Arms & figures**"
     assert lines[2:6] == [
-        "| arm | seed | em | em low | em high | turns |",
-        "| --- | ---: | ---: | ---: | ---: | ---: |",
-        "| a_b & 50% | 0 | 0.333 | 0.100 | 0.500 | 2.00 |",
-        rf"| c\|d | 1 | {NO_VALUE} | {NO_VALUE} | {NO_VALUE} | 3.46 |",
+        "| arm | seed | em | turns |",
+        "| --- | ---: | ---: | ---: |",
+        "| a_b & 50% | 0 | 0.333 [0.100, 0.500] | 2.00 |",
+        rf"| c\|d | 1 | {NO_VALUE} | 3.46 |",
     ]
     assert lines[-2:] == ["- sha256 12ab_34", "- top-k 2"]
 
@@ -44,16 +44,16 @@ def test_markdown_rounds_aligns_and_escapes() -> None:
 def test_latex_is_booktabs_with_every_special_character_escaped() -> None:
     text = latex(TABLE)
     assert r"\caption{Arms \& figures}" in text
-    assert r"\begin{tabular}{lrrrrr}" in text
-    assert r"a\_b \& 50\% & 0 & 0.333 & 0.100 & 0.500 & 2.00 \\" in text
-    assert "c|d & 1 & -- & -- & -- & 3.46" in text
+    assert r"\begin{tabular}{lrrr}" in text
+    assert r"a\_b \& 50\% & 0 & 0.333 [0.100, 0.500] & 2.00 \\" in text
+    assert "c|d & 1 & -- & 3.46" in text
     assert r"sha256 12ab\_34" in text
     assert [text.count(rule) for rule in (r"\toprule", r"\midrule", r"\bottomrule")] == [1, 1, 1]
     assert escaped(r"\a{b}~^<$#") == r"\textbackslash{}a\{b\}\textasciitilde{}\textasciicircum{}\textless{}\$\#"
 
 
-def test_intervals_can_be_printed_beside_their_value() -> None:
-    table = Table("t", "T", FRAME, merge_intervals=True)
+def test_intervals_are_printed_beside_their_value() -> None:
+    table = Table("t", "T", FRAME)
     assert table.header == ["arm", "seed", "em", "turns"]
     assert table.cells() == [["a_b & 50%", "0", "0.333 [0.100, 0.500]", "2.00"], ["c|d", "1", NO_VALUE, "3.46"]]
     assert table.numeric() == [False, True, True, True]

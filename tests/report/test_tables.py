@@ -161,7 +161,7 @@ def test_every_column_of_every_table_is_explained(study: Study) -> None:
     assert len(endings) == 12
     unexplained = set()
     for name in [
-        *(f"hotpotqa{suffix}" for suffix in DATASET_TABLES),
+        *(f"hotpotqa{suffix}" for suffix in DATASET_TABLES if suffix != "_by_budget"),
         "em_by_dataset",
         "ablation_grid",
         "training_summary",

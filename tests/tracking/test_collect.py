@@ -264,3 +264,15 @@ def test_the_published_protocol_is_stored_beside_ours_never_in_its_place(results
     parallel = [row for row in read_rows(ours, ["structure"]) if row["structure"] == "parallel"]
     assert values["eval/hotpotqa/parallel/n"] == len(parallel)
     assert values["eval_published/hotpotqa/parallel/n"] < len(parallel)
+
+
+def test_accuracy_without_the_limits_is_stored_beside_ours(results: Results, store: Store) -> None:
+    ours = results.episodes("parallelsearch", 0, "hotpotqa.dev")
+    copy = results.unlimited_episodes("parallelsearch", 0, "hotpotqa.dev")
+    copy.parent.mkdir()
+    pq.write_table(pq.read_table(ours).slice(0, 40), copy)
+    collect(results.root, SETTINGS)
+    values = runs_of(store)["parallelsearch seed 0"].data.metrics
+    parallel = [row["em"] for row in read_rows(copy, ["structure", "em"]) if row["structure"] == "parallel"]
+    assert values["eval_unlimited/hotpotqa/parallel/em"] == pytest.approx(sum(parallel) / len(parallel))
+    assert values["eval/hotpotqa/parallel/n"] > len(parallel)

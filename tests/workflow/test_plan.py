@@ -11,7 +11,7 @@ import pytest
 from checkout import Checkout
 
 ARMS = ["search-r1", "parallelsearch"]
-COLLECTORS = {"figure", "report_page", "study_config", "table", "track_collect"}
+COLLECTORS = {"figure", "findings", "report_page", "study_config", "table", "track_collect"}
 EPISODES = "results/eval/parallelsearch/seed0/geoworld.test/episodes.parquet"
 
 
@@ -34,6 +34,7 @@ def test_the_default_study_trains_every_arm_once_and_evaluates_them_and_the_warm
 def test_three_seeds_are_three_warm_starts_and_three_trainings_of_each_arm(checkout: Checkout) -> None:
     plan = checkout.plan("all", "--configfile", "config/study.yaml")
     assert (plan.counts["warm_start"], plan.counts["train"], plan.counts["evaluate"]) == (3, 12, 15)
+    assert plan.counts["evaluate_unlimited"] == 15
     assert {f"train search-r1 {seed}" for seed in (0, 1, 2)} <= plan.jobs
     assert (plan.counts["geoworld"], plan.counts["build_index"]) == (1, 1)
 
@@ -117,7 +118,7 @@ def test_another_lambda_d_of_one_arm_reschedules_its_training_its_evaluation_and
         plan = finished.plan("all")
     finally:
         finished.edit(overlay, "lambda_d: 0.25", "lambda_d: 0.15")
-    assert plan.counts.keys() == {"train", "evaluate", "all"} | COLLECTORS
+    assert plan.counts.keys() == {"train", "evaluate", "evaluate_unlimited", "all"} | COLLECTORS
     assert {job for job in plan.jobs if job.split()[0] in ("train", "evaluate")} == {
         "train parallelsearch 0",
         "evaluate parallelsearch 0",
@@ -134,6 +135,11 @@ def test_another_description_of_an_arm_trains_nothing(finished: Checkout) -> Non
     assert plan.counts.keys() <= COLLECTORS | {"all"} and plan.counts
 
 
+def test_another_budget_makes_the_report_again_and_answers_nothing(finished: Checkout) -> None:
+    plan = finished.plan("all", "--config", "evaluation={budgets: {llm_calls: [2, 4, 7]}}")
+    assert plan.counts.keys() <= COLLECTORS | {"all"} and {"table", "findings"} <= plan.counts.keys()
+
+
 def test_one_more_question_set_evaluates_every_policy_on_it_and_trains_nothing(finished: Checkout) -> None:
     plan = finished.plan("all", "--config", "evaluation={sets: [geoworld.test, geoworld.dev]}")
     assert (plan.counts["evaluate"], plan.counts["import_questions"]) == (5, 1)
@@ -145,7 +151,7 @@ def test_deleted_figures_are_drawn_again_and_nothing_is_retrained(finished: Chec
         figure.unlink()
     plan = finished.plan("figures")
     finished.finish("figures")
-    assert plan.counts == {"figure": 8, "figures": 1}
+    assert plan.counts == {"figure": 10, "figures": 1}
 
 
 def test_changed_drawing_code_redraws_and_retrains_nothing(finished: Checkout) -> None:
@@ -156,7 +162,7 @@ def test_changed_drawing_code_redraws_and_retrains_nothing(finished: Checkout) -
         plan = finished.plan("all")
     finally:
         code.write_text(before)
-    assert plan.counts.keys() == {"table", "figure", "report_page", "track_collect", "all"}
+    assert plan.counts.keys() == {"table", "figure", "findings", "report_page", "track_collect", "all"}
 
 
 def test_a_reworded_command_retrains_nothing(finished: Checkout) -> None:

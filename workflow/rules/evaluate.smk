@@ -3,6 +3,7 @@
 INPUTS   done.json (of a packaged model: manifest.json) of the policy, the questions, the index of their corpus
 OUTPUTS  {results}/eval/{{arm}}/seed{{seed}}/{{dataset}}.{{split}}/episodes.parquet   one row an episode
          {results}/eval/{{arm}}/seed{{seed}}/{{dataset}}.{{split}}.published/episodes.parquet   the same as published
+         {results}/eval/{{arm}}/seed{{seed}}/{{dataset}}.{{split}}.unlimited/episodes.parquet   the same under larger limits
          {results}/eval/{{arm}}/seed{{seed}}/{{dataset}}.{{split}}/judgements.parquet
          {results}/judge/replies.db                                                     every reply of the judge, once
 """
@@ -52,6 +53,28 @@ use rule evaluate as evaluate_published with:
         settings=lambda wildcards: PLAN.evaluate_settings(wildcards.arm, published=True),
     message:
         "{wildcards.arm}, seed {wildcards.seed}, answers {wildcards.dataset}.{wildcards.split} as published (GPUs: {resources.gpu}); progress: {log}"
+
+
+use rule evaluate as evaluate_unlimited with:
+    output:
+        ensure(R.unlimited_episodes("{arm}", "{seed}", "{dataset}.{split}"), non_empty=True),
+    log:
+        R.log("evaluate_unlimited", "{arm}.seed{seed}.{dataset}.{split}"),
+    benchmark:
+        R.benchmark("evaluate_unlimited", "{arm}.seed{seed}.{dataset}.{split}")
+    resources:
+        mem_mb=lambda wildcards, attempt: NEEDS.evaluate_mb(f"{wildcards.dataset}.{wildcards.split}", attempt),
+        runtime=lambda wildcards, attempt: NEEDS.evaluate_minutes(
+            f"{wildcards.dataset}.{wildcards.split}", attempt, unlimited=True
+        ),
+        cpus_per_task=NEEDS.evaluate_cores(),
+        gpu=1 if PLAN.study.evaluation.device == "cuda" else 0,
+    params:
+        policy=lambda wildcards: PLAN.policy(wildcards.arm, wildcards.seed),
+        index=lambda wildcards: PLAN.index(PLAN.corpus_of(f"{wildcards.dataset}.{wildcards.split}")),
+        settings=lambda wildcards: PLAN.evaluate_settings(wildcards.arm, unlimited=True),
+    message:
+        "{wildcards.arm}, seed {wildcards.seed}, answers {wildcards.dataset}.{wildcards.split} without the study's limits (GPUs: {resources.gpu}); progress: {log}"
 
 
 rule judge:

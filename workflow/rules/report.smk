@@ -5,6 +5,7 @@ INPUTS   every episodes.parquet, every training run's done.json (and metrics.jso
          made again, and nothing else
 OUTPUTS  {results}/mlflow/            the SQLite store, created once before any job could race for it; collected.json last
          {results}/tables/{{table}}.{{csv,md,tex}}
+         {results}/tables/findings.md   what the study found, in sentences
          {results}/figures/{{figure}}.{{pdf,png,csv}}
          {results}/report/index.html
 """
@@ -13,20 +14,24 @@ DRAWING = [
     *sorted(Path("src/parallelsearch/report").glob("*.*")),
     *(
         Path(f"src/parallelsearch/evaluation/{name}.py")
-        for name in ("metrics", "critical_path", "intervals", "comparisons", "paired_tests")
+        for name in (
+            *("metrics", "critical_path", "intervals", "seed_bootstrap", "comparisons", "paired_tests"),
+            *("budgets", "budget_sweep"),
+        )
     ),
 ]
 PUBLISHED = sorted(Path("config/published").glob("*.yaml"))
 
 
 wildcard_constraints:
-    table=r"[^/]+",
+    table=r"(?!findings$)[^/]+",
     figure=r"[^/]+",
 
 
 rule tables:
     input:
         [R.table(name, extension) for name in PLAN.tables for extension in ("csv", "md", "tex")],
+        R.findings(),
 
 
 rule figures:
@@ -67,9 +72,32 @@ rule table:
         " --published config/published > {log:q} 2>&1"
 
 
+rule findings:
+    input:
+        results=PLAN.reported(),
+        code=DRAWING,
+    output:
+        ensure(R.findings(), non_empty=True),
+    log:
+        R.log("findings"),
+    benchmark:
+        R.benchmark("findings")
+    conda:
+        REPORT_ENV
+    resources:
+        mem_mb=1000,
+        runtime=30,
+    params:
+        settings=lambda wildcards: PLAN.report_settings(),
+    message:
+        "Findings {output}"
+    shell:
+        "parallelsearch findings {input.results:q} --settings {params.settings:q} --out {output:q} > {log:q} 2>&1"
+
+
 rule figure:
     input:
-        results=lambda wildcards: PLAN.answered() + PLAN.trained(),
+        results=lambda wildcards: PLAN.reported(),
         code=DRAWING,
     output:
         pdf=ensure(R.figure("{figure}", "pdf"), non_empty=True),
@@ -96,7 +124,7 @@ rule figure:
 
 rule report_page:
     input:
-        results=PLAN.answered() + PLAN.trained(),
+        results=PLAN.reported(),
         published=PUBLISHED,
         code=DRAWING,
     output:
@@ -146,6 +174,7 @@ rule track_collect:
         figures=rules.figures.input,
         config=R.config(),
         answered=PLAN.answered(),
+        unlimited=PLAN.unlimited_episodes(),
         trained=PLAN.trained(),
     output:
         ensure(R.mlflow() / "collected.json", non_empty=True),

@@ -1,6 +1,7 @@
 """What a study can say: the typed sections of its configuration, closed to unknown keys. config_files.py reads them."""
 
 from parallelsearch.config.agent import PROMPT_TAGS, PROMPTS, STRATEGIES, TAGS, WITHOUT_SEARCH, AgentConfig
+from parallelsearch.config.budgets import BudgetsConfig, UnlimitedConfig
 from parallelsearch.config.data import (
     CORPUS_SOURCES,
     OWN,
@@ -35,7 +36,7 @@ from parallelsearch.config.reward import (
 )
 from parallelsearch.config.section import Section
 from parallelsearch.config.server import ServerConfig
-from parallelsearch.config.study import WARM_START, ArmConfig, ArmOverride, StudyConfig
+from parallelsearch.config.study import TREATMENT, WARM_START, ArmConfig, ArmOverride, StudyConfig
 from parallelsearch.config.tracking import TrackingConfig
 from parallelsearch.config.training import READ_BY, SUPERVISED, TRAINABLE, GuardConfig, SimulatorConfig, TrainingConfig
 
@@ -54,12 +55,14 @@ __all__ = [
     "SUPERVISED",
     "TAGS",
     "TRAINABLE",
+    "TREATMENT",
     "WARM_START",
     "WITHOUT_SEARCH",
     "AgentConfig",
     "ArmConfig",
     "ArmOverride",
     "Bm25Config",
+    "BudgetsConfig",
     "CorpusConfig",
     "DatasetConfig",
     "EmbedConfig",
@@ -87,5 +90,6 @@ __all__ = [
     "StudyConfig",
     "TrackingConfig",
     "TrainingConfig",
+    "UnlimitedConfig",
     "WarmStartConfig",
 ]

@@ -6,6 +6,7 @@ from typing import Literal
 
 from pydantic import Field, model_validator
 
+from parallelsearch.config.budgets import BudgetsConfig
 from parallelsearch.config.distinct import Distinct
 from parallelsearch.config.section import Section
 from parallelsearch.config.server import ServerConfig
@@ -45,6 +46,9 @@ class EvaluationConfig(Section):
     )
     published_protocol: PublishedProtocol | None = Field(
         None, description="Answer every set a second time as the published evaluation does; none: only as above."
+    )
+    budgets: BudgetsConfig | None = Field(
+        None, description="Answer every set once more under larger limits, for accuracy against budget; none: do not."
     )
     judge: JudgeConfig | None = Field(None, description="LLM-as-judge beside exact match; none: nobody is asked.")
 

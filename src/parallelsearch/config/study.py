@@ -20,6 +20,7 @@ from parallelsearch.config.tracking import TrackingConfig
 from parallelsearch.config.training import TRAINABLE, TrainingConfig
 
 WARM_START = "warm-start"  # the name under which the untrained (warm-started) policy is evaluated beside the arms
+TREATMENT = "parallelsearch"  # the arm that is compared with the baseline first of all
 
 
 class ArmConfig(Section):

@@ -178,8 +178,17 @@ class JobNeeds:
         need = 1000 + POLICY_BYTES * parameters / MB + self._open_mb(corpus)
         return _more(need + (RANK_MB if self.study.evaluation.device == "cuda" else 0), attempt)
 
-    def evaluate_minutes(self, question_set: str, attempt: int) -> int:
-        asked, at = self.sizes.questions(question_set), self._index(self.plan.corpus_of(question_set))
+    def evaluate_minutes(self, question_set: str, attempt: int, unlimited: bool = False) -> int:
+        """`unlimited`: of the evaluation under larger limits, longer by as much as its episodes can be."""
+        longer, budgets = 1.0, self.study.evaluation.budgets
+        if unlimited and budgets:
+            agent = self.study.agent
+            longer = max(
+                1.0,
+                budgets.unlimited.max_search_turns / max(1, agent.max_search_turns),
+                budgets.unlimited.max_response_tokens / agent.max_response_tokens,
+            )
+        asked, at = self.sizes.questions(question_set) * longer, self._index(self.plan.corpus_of(question_set))
         if self.study.evaluation.device == "cpu":
             return _minutes(60 + asked * CPU_QUESTION * self._size(), attempt)
         generated = asked * EPISODE_TOKENS * self.sizes.parameters() / GPU_TOKENS

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 PUBLISHED = ".published"  # ends the name of a question set's folder that was answered by the published protocol
+UNLIMITED = ".unlimited"  # the same of one that was answered under evaluation.budgets.unlimited
 
 
 class Results:
@@ -67,6 +68,10 @@ class Results:
         """The episodes of a question set that was answered by the published protocol."""
         return self.root / "eval" / arm / f"seed{seed}" / f"{dataset}{PUBLISHED}" / "episodes.parquet"
 
+    def unlimited_episodes(self, arm: str, seed: int | str, dataset: str) -> Path:
+        """The episodes of a question set that was answered under evaluation.budgets.unlimited."""
+        return self.root / "eval" / arm / f"seed{seed}" / f"{dataset}{UNLIMITED}" / "episodes.parquet"
+
     def judgements(self, arm: str, seed: int | str, dataset: str) -> Path:
         """What the judge said of the episodes beside it."""
         return self.root / "eval" / arm / f"seed{seed}" / dataset / "judgements.parquet"
@@ -85,6 +90,10 @@ class Results:
 
     def table(self, name: str, extension: str) -> Path:
         return self.root / "tables" / f"{name}.{extension}"
+
+    def findings(self) -> Path:
+        """What the study found, in sentences."""
+        return self.root / "tables" / "findings.md"
 
     def figure(self, name: str, extension: str) -> Path:
         return self.root / "figures" / f"{name}.{extension}"

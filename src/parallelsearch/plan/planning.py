@@ -7,6 +7,7 @@ settings_slices.py.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,8 @@ from parallelsearch.errors import ConfigError
 from parallelsearch.plan.paths import Results
 from parallelsearch.plan.settings_slices import SettingsSlices, split_of
 
-DATASET_TABLES = ("_by_structure", "_comparison", "_details", "_over_seeds", "_published")
+DATASET_TABLES = ("_by_structure", "_by_parts", "_by_budget", "_comparison", "_details", "_over_seeds", "_published")
+SWEEP_TABLES = ("_by_structure", "_by_budget")  # also made from what was answered without the study's limits
 GEOWORLD_SPLITS = ("train", "dev", "test")
 
 
@@ -167,23 +169,32 @@ class StudyPlan(SettingsSlices):
 
     def episodes(self, name: str | None = None) -> list[Path]:
         """Episodes of one arm, or of everything that is evaluated."""
-        return [
-            self.results.episodes(arm, seed, question_set)
-            for arm in ([name] if name else self.evaluated)
-            for seed in self.study.seeds
-            for question_set in self.study.evaluation.sets
-        ]
+        return self._each(self.results.episodes, [name] if name else self.evaluated)
+
+    @property
+    def swept_arms(self) -> list[str]:
+        """What is evaluated once more without the study's limits: agents that search in their own loop."""
+        if self.study.evaluation.budgets is None:
+            return []
+        agents = {name: self.study.agent if name == WARM_START else self.arm(name).agent for name in self.evaluated}
+        return [name for name, agent in agents.items() if agent.strategy == "search" and agent.max_search_turns]
+
+    def unlimited_episodes(self) -> list[Path]:
+        """Episodes under evaluation.budgets.unlimited, where the study asks for accuracy against budget."""
+        return self._each(self.results.unlimited_episodes, self.swept_arms)
+
+    def _each(self, path: Callable[[str, int, str], Path], arms: list[str]) -> list[Path]:
+        seeds, question_sets = self.study.seeds, self.study.evaluation.sets
+        return [path(arm, seed, entry) for arm in arms for seed in seeds for entry in question_sets]
+
+    def reported(self) -> list[Path]:
+        """What figures, findings and the report are made from."""
+        return self.answered() + self.unlimited_episodes() + self.trained()
 
     def published_episodes(self) -> list[Path]:
         """Episodes of the published protocol, where the study asks for it."""
-        if self.study.evaluation.published_protocol is None:
-            return []
-        return [
-            self.results.published_episodes(arm, seed, question_set)
-            for arm in self.evaluated
-            for seed in self.study.seeds
-            for question_set in self.study.evaluation.sets
-        ]
+        asked = self.study.evaluation.published_protocol is not None
+        return self._each(self.results.published_episodes, self.evaluated if asked else [])
 
     def answered(self) -> list[Path]:
         """Everything that tables and figures know of answers: the episodes, and what a judge said of them."""
@@ -196,19 +207,24 @@ class StudyPlan(SettingsSlices):
 
     @property
     def tables(self) -> list[str]:
-        """Names of the study's tables: five for every data set, one over them, one of the runs, one of the rewards."""
+        """Names of the study's tables: several for every data set, the others over all of them."""
         datasets = dict.fromkeys(split_of(question_set)[0] for question_set in self.study.evaluation.sets)
-        by_dataset = [f"{dataset}{suffix}" for dataset in datasets for suffix in DATASET_TABLES]
+        kinds = [suffix for suffix in DATASET_TABLES if suffix != "_by_budget" or self.swept_arms]
+        by_dataset = [f"{dataset}{suffix}" for dataset in datasets for suffix in kinds]
         of_runs = ["training_summary"] if self.trained_arms else []
         return [*by_dataset, "em_by_dataset", *(["ablation_grid"] if self.rewarded_arms else []), *of_runs]
 
     @property
     def figures(self) -> list[str]:
-        """Names of the study's figures; two are of trained arms, one of arms with different numbers of passages."""
+        """Names of the study's figures; some need trained arms, several numbers of passages, or budgets."""
         of_episodes = ["by_structure", "turn_distribution", "response_length", "pareto", "critical_path", "confusion"]
         agents = [self.arm(name).agent for name in self.study.arms]
         if len({agent.top_k for agent in agents if agent.strategy == "search"}) > 1:
             of_episodes.append("top_k")
+        if self.treatment:
+            of_episodes.append("gain")
+        if self.swept_arms:
+            of_episodes.append("accuracy_by_budget")
         of_runs = ["training_curves"] if self.trained_arms else []
         return [*of_episodes, *of_runs, *(["ablation_grid"] if self.rewarded_arms else [])]
 
@@ -219,6 +235,7 @@ class StudyPlan(SettingsSlices):
             return self.answered() + self.trained()
         dataset = table.removesuffix(suffix)
         files = self.answered() + (self.published_episodes() if suffix == "_published" else [])
+        files += self.unlimited_episodes() if suffix in SWEEP_TABLES else []
         return [path for path in files if split_of(path.parent.name)[0] == dataset]
 
     def policy(self, name: str, seed: int | str) -> str:

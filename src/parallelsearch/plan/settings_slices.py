@@ -13,6 +13,7 @@ from typing import Any
 from parallelsearch.config import (
     OWN,
     READ_BY,
+    TREATMENT,
     WARM_START,
     ArmConfig,
     PassageLayout,
@@ -49,6 +50,13 @@ class SettingsSlices(ABC):
     @abstractmethod
     def arm(self, name: str) -> ArmConfig:
         """The arm `name`, complete."""
+
+    @property
+    def treatment(self) -> str | None:
+        """The arm whose gain the report tells first: parallelsearch, or the first trained one beside the baseline."""
+        study = self.study
+        trained = [name for name in study.arms if name != study.baseline and self.arm(name).training.steps]
+        return next((name for name in (TREATMENT, *trained) if name in study.arms and name != study.baseline), None)
 
     def geoworld_settings(self) -> str:
         return canonical(settings(self.study.geoworld))
@@ -114,13 +122,19 @@ class SettingsSlices(ABC):
         kept = {key: value for key, value in training.items() if key not in unread}
         return canonical({**values, "training": kept, "description": ""})
 
-    def evaluate_settings(self, name: str, published: bool = False) -> str:
-        """`published`: with the published protocol's temperature and truncation."""
+    def evaluate_settings(self, name: str, published: bool = False, unlimited: bool = False) -> str:
+        """`published`: with the published protocol's temperature and truncation.
+
+        `unlimited`: under the limits of evaluation.budgets.unlimited; an arm whose own are larger keeps them.
+        """
         source: StudyConfig | ArmConfig = self.study if name == WARM_START else self.arm(name)
         answering = settings(self.study.evaluation, *EVALUATE_FIELDS)
         if published and self.study.evaluation.published_protocol:
             answering |= settings(self.study.evaluation.published_protocol)
-        return canonical({"agent": settings(source.agent), "reward": settings(source.reward), "evaluation": answering})
+        agent, budgets = settings(source.agent), self.study.evaluation.budgets
+        if unlimited and budgets:
+            agent |= {name: max(agent[name], limit) for name, limit in settings(budgets.unlimited).items()}
+        return canonical({"agent": agent, "reward": settings(source.reward), "evaluation": answering})
 
     def judge_settings(self) -> str:
         judge = self.study.evaluation.judge
@@ -134,9 +148,10 @@ class SettingsSlices(ABC):
         return canonical(
             {
                 "baseline": study.baseline,
+                "treatment": self.treatment,
                 "arms": study.arms,
                 "descriptions": {name: self.arm(name).description for name in study.arms},
-                "evaluation": settings(study.evaluation, "confidence", "bootstrap_samples"),
+                "evaluation": settings(study.evaluation, "confidence", "bootstrap_samples", "budgets"),
             }
         )
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Annotated
 
 import typer
 
 app = typer.Typer(no_args_is_help=True, help="Tables, figures and the report of a study.")
 
-_NAME = "DATASET_by_structure, _comparison, _details or _over_seeds, ablation_grid or training_summary."
+_NAME = "DATASET_by_structure, DATASET_comparison, ablation_grid, ...; an unknown name lists all."
 _INPUTS = "Episodes files (eval/*/seed*/*/episodes.parquet) and training folders (train/*/seed*, or their done.json)."
 _SETTINGS = "JSON object with baseline, arms (their order), descriptions and evaluation."
 
@@ -46,6 +47,24 @@ def figures(
 
     for path in write_drawing(build(name, read_study(inputs, settings)), out_stem):
         typer.echo(path)
+
+
+@app.command()
+def findings(
+    inputs: Annotated[list[Path], typer.Argument(help=_INPUTS)],
+    settings: Annotated[str, typer.Option(help=_SETTINGS)] = "{}",
+    out: Annotated[Path | None, typer.Option(help="File to write them to as well (Markdown).")] = None,
+) -> None:
+    """Say what the study found; no difference is claimed whose interval contains none."""
+    from parallelsearch.files import write_text
+    from parallelsearch.report.findings import findings as found
+    from parallelsearch.report.study import read_study
+    from parallelsearch.visible import visible
+
+    text = "".join(f"- {visible(sentence)}\n" for sentence in found(read_study(inputs, settings)))
+    if out:
+        write_text(out, text)
+    typer.echo(text, nl=False)
 
 
 @app.command()

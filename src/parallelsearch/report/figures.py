@@ -12,6 +12,7 @@ import pandas as pd
 from parallelsearch.errors import DataError
 from parallelsearch.evaluation.metrics import STRUCTURES
 from parallelsearch.records import Structure
+from parallelsearch.report.budget_figure import accuracy_by_budget
 from parallelsearch.report.drawing import Drawing, canvas, grouped_bars, legend, styles
 from parallelsearch.report.episode_figures import (
     confusion,
@@ -20,6 +21,7 @@ from parallelsearch.report.episode_figures import (
     response_length,
     turn_distribution,
 )
+from parallelsearch.report.gain_figure import gain
 from parallelsearch.report.study import Study
 from parallelsearch.report.tables import only_dataset
 from parallelsearch.report.top_k_figure import top_k
@@ -117,7 +119,7 @@ def by_structure(study: Study) -> Drawing:
                         [places[arm, structure] for structure in points.index], points, ".", color="black", markersize=3
                     )
                 axis.set_title(f"{title} ({dataset})" if len(summaries) > 1 else title, fontsize=9)
-                axis.set_xticks(range(len(structures)), structures)
+                axis.set_xticks(range(len(structures)), structures, fontsize=8)
                 axis.grid(axis="x", visible=False)
                 axis.set_ylim(0, None if key == "turns" else 1.05)
         legend(figure, axes)
@@ -172,6 +174,8 @@ FIGURES: dict[str, Callable[[Study], Drawing]] = {
     "critical_path": critical_path,
     "confusion": confusion,
     "top_k": top_k,
+    "accuracy_by_budget": accuracy_by_budget,
+    "gain": gain,
 }
 
 

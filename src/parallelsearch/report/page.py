@@ -1,4 +1,4 @@
-"""The report: one HTML file with tables, figures (embedded SVG), a question answered both ways, and all episodes.
+"""The report: one HTML file with findings, tables, figures (SVG), a question answered both ways, and all episodes.
 
 Everything that a model or a corpus wrote is escaped by the template engine, or lies in the compressed data that the
 page's script turns into text nodes; controls of terminals and of writing direction are written out. Beside that the
@@ -23,12 +23,14 @@ from parallelsearch.evaluation.metrics import STRUCTURES
 from parallelsearch.report import examples, figures, tables
 from parallelsearch.report.drawing import Drawing, rendered
 from parallelsearch.report.episode_data import episode_data
+from parallelsearch.report.findings import findings
 from parallelsearch.report.published import PUBLISHED_DIR, read_all_published
 from parallelsearch.report.study import Study, describe
 from parallelsearch.report.table import Table
 from parallelsearch.visible import visible
 
 TEMPLATE = "page.html"
+GLANCE = "gain"  # the figure beside the findings, before any table
 
 
 def render(study: Study, published: Path = PUBLISHED_DIR) -> str:
@@ -53,7 +55,9 @@ def render(study: Study, published: Path = PUBLISHED_DIR) -> str:
         study=study,
         summary=_summary(study),
         tables=shown_tables,
-        figures=[(drawing, _embedded(drawing)) for drawing in shown_drawings],
+        findings=findings(study),
+        glance=[(drawing, _embedded(drawing)) for drawing in shown_drawings if drawing.name == GLANCE],
+        figures=[(drawing, _embedded(drawing)) for drawing in shown_drawings if drawing.name != GLANCE],
         contrast=contrast,
         episodes=episodes,
         place=lambda shown: episodes.places[shown.key],
@@ -72,6 +76,7 @@ def _tables(study: Study, published: Path) -> list[Table]:
         names += ["ablation_grid", "training_summary"]
     if study.episodes["seed"].nunique() > 1:
         names += [f"{dataset}_over_seeds" for dataset in study.datasets]
+    names += [f"{dataset}_by_parts" for dataset in study.datasets]
     return [tables.build(name, study, published) for name in names]
 
 

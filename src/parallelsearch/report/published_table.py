@@ -50,7 +50,6 @@ def published_table(study: Study, dataset: str, published: Path = PUBLISHED_DIR)
         pd.DataFrame(rows, columns=_COLUMNS),
         notes,
         {f"turns{end}": 2 for end in ("_published", "_distance")},
-        merge_intervals=True,
     )
 
 

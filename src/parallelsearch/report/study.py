@@ -10,12 +10,12 @@ from pathlib import Path
 import pandas as pd
 from pydantic import Field
 
-from parallelsearch.config import WARM_START, EvaluationConfig, Section
+from parallelsearch.config import TREATMENT, WARM_START, EvaluationConfig, Section
 from parallelsearch.config_files import from_json
 from parallelsearch.errors import DataError
-from parallelsearch.evaluation import comparisons, metrics
+from parallelsearch.evaluation import budget_sweep, budgets, comparisons, metrics
 from parallelsearch.evaluation.episodes import Provenance, read_provenance
-from parallelsearch.plan.paths import PUBLISHED
+from parallelsearch.plan.paths import PUBLISHED, UNLIMITED
 from parallelsearch.runs.training_runs import TrainingRun, read_run
 
 
@@ -23,6 +23,7 @@ class ReportSettings(Section):
     """The slice of the configuration that tables, figures and the report read."""
 
     baseline: str = Field("search-r1", description="Arm the others are compared with.")
+    treatment: str | None = Field(None, description="Arm whose gain is told first.")
     arms: list[str] = Field(default_factory=list, description="Arms in the order of tables and figures.")
     descriptions: dict[str, str] = Field(default_factory=dict, description="What each arm is.")
     evaluation: EvaluationConfig = EvaluationConfig.model_validate({})
@@ -38,10 +39,51 @@ class Study:
     judgement_files: tuple[Path, ...] = ()
     published_files: tuple[Path, ...] = ()  # episodes of the published protocol
 
+    unlimited_files: tuple[Path, ...] = ()  # episodes without the study's limits
+
+    @cached_property
+    def unlimited(self) -> pd.DataFrame | None:
+        """Figures of every episode without the study's limits (budgets.load); None where they were not asked for."""
+        return budgets.load(self.unlimited_files) if self.unlimited_files else None
+
+    def sweep(self, dataset: str) -> pd.DataFrame:
+        """budget_sweep.summarise of one data set, in the order of tables; computed once for each data set."""
+        if dataset not in self._sweeps:
+            evaluation, episodes = self.settings.evaluation, self.unlimited
+            if evaluation.budgets is None or episodes is None or dataset not in set(episodes["dataset"]):
+                raise DataError(
+                    f"{dataset} was not answered without the study's limits; set evaluation.budgets and name the"
+                    f" eval/*/seed*/{dataset}.*{UNLIMITED}/episodes.parquet."
+                )
+            table = budget_sweep.summarise(
+                episodes[episodes["dataset"] == dataset],
+                evaluation.budgets,
+                self.settings.baseline,
+                evaluation.confidence,
+                evaluation.bootstrap_samples,
+            )
+            self._sweeps[dataset] = metrics.in_order(table, self.settings.arms)
+        return self._sweeps[dataset].copy()
+
+    @cached_property
+    def _sweeps(self) -> dict[str, pd.DataFrame]:
+        return {}
+
+    @property
+    def treatment(self) -> str | None:
+        """The arm whose gain is told first; None where no arm is compared with the baseline."""
+        named = [self.settings.treatment, TREATMENT, *(run.arm for run in self.runs)]
+        others = [arm for arm in named if arm in self.arms and arm not in (self.settings.baseline, WARM_START)]
+        return others[0] if others and self.settings.baseline in self.arms else None
+
     @cached_property
     def as_published(self) -> Study | None:
         """The same study as the published protocol answers it; None where it was not asked for."""
-        return replace(self, episode_files=self.published_files, judgement_files=()) if self.published_files else None
+        return (
+            replace(self, episode_files=self.published_files, judgement_files=(), unlimited_files=())
+            if self.published_files
+            else None
+        )
 
     @cached_property
     def episodes(self) -> pd.DataFrame:
@@ -132,12 +174,14 @@ def describe(origin: Provenance) -> str:
 
 def read_study(inputs: Iterable[Path], settings: str) -> Study:
     """A study from episodes files, judgements.parquet, training folders (or their done.json), and settings as JSON."""
-    episode_files, run_folders, judgement_files, published_files = [], [], [], []
+    episode_files, run_folders, judgement_files, published_files, unlimited_files = [], [], [], [], []
     for path in map(Path, inputs):
         if path.name == "judgements.parquet":
             judgement_files.append(path)
         elif path.parent.name.endswith(PUBLISHED):
             published_files.append(path)
+        elif path.parent.name.endswith(UNLIMITED):
+            unlimited_files.append(path)
         elif path.suffix == ".parquet":
             episode_files.append(path)
         elif path.name == "done.json":
@@ -147,7 +191,14 @@ def read_study(inputs: Iterable[Path], settings: str) -> Study:
         else:
             raise DataError(f"{path} is neither an episodes file (*.parquet) nor a training folder; leave it out.")
     chosen = from_json(ReportSettings, settings, "--settings")
-    return Study(tuple(episode_files), tuple(run_folders), chosen, tuple(judgement_files), tuple(published_files))
+    return Study(
+        tuple(episode_files),
+        tuple(run_folders),
+        chosen,
+        tuple(judgement_files),
+        tuple(published_files),
+        tuple(unlimited_files),
+    )
 
 
 def _named(name: str, checksum: str) -> str:

@@ -37,7 +37,7 @@ _FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n")  # a spreadsheet computes a ce
 class Table:
     """Rows with a title and notes. `decimals` of a column overrides what its name implies.
 
-    With `merge_intervals`, Markdown and LaTeX print x, x_low and x_high as one column `x [low, high]`.
+    Markdown, LaTeX and the report print x, x_low and x_high as one column `x [low, high]`; the CSV keeps the three.
     """
 
     name: str
@@ -46,14 +46,11 @@ class Table:
     notes: Sequence[str] = ()
     decimals: dict[str, int] = field(default_factory=dict)
     headers: dict[str, str] = field(default_factory=dict)
-    merge_intervals: bool = False
 
     @property
     def columns(self) -> list[str]:
         """The columns that Markdown and LaTeX print; the CSV has all."""
         names = list(self.frame.columns)
-        if not self.merge_intervals:
-            return names
         ends = {f"{name}{end}" for name in names if self._has_interval(name) for end in ("_low", "_high")}
         return [name for name in names if name not in ends]
 
@@ -71,7 +68,7 @@ class Table:
         return [pd.api.types.is_numeric_dtype(self.frame[name]) for name in self.columns]
 
     def _has_interval(self, name: str) -> bool:
-        return self.merge_intervals and {f"{name}_low", f"{name}_high"} <= set(self.frame.columns)
+        return {f"{name}_low", f"{name}_high"} <= set(self.frame.columns)
 
     def _cell(self, row: dict[Any, Any], name: str) -> str:
         decimals = self.decimals.get(name, _decimals(name))
@@ -137,7 +134,7 @@ def csv_cell(value: Any) -> Any:
 
 def rounded(value: Any, decimals: int) -> str:
     """A cell's text; a missing value is a dash."""
-    if value is None or (isinstance(value, float) and math.isnan(value)):
+    if pd.isna(value):
         return NO_VALUE
     return f"{value:.{decimals}f}" if isinstance(value, float) else str(value)
 

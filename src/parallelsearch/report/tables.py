@@ -1,4 +1,4 @@
-"""The tables of a study: DATASET_by_structure, _comparison, _details, _over_seeds, _published; ablation_grid; ..."""
+"""The tables of a study: DATASET_by_structure, _comparison, _details, ...; ablation_grid; training_summary."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from parallelsearch.errors import DataError
 from parallelsearch.evaluation import metrics
 from parallelsearch.evaluation.paired_tests import POWER
 from parallelsearch.records import Structure
+from parallelsearch.report.budget_tables import by_budget, by_parts, unlimited_em
 from parallelsearch.report.published import PARALLELSEARCH, PUBLISHED_DIR, read_published
 from parallelsearch.report.published_table import published_table
 from parallelsearch.report.study import Study
@@ -62,19 +63,19 @@ def build(name: str, study: Study, published: Path = PUBLISHED_DIR) -> Table:
 
 def by_structure(study: Study, dataset: str) -> Table:
     """The main table: every arm (the warm-started policy among them), seed and structure."""
-    return Table(
-        f"{dataset}_by_structure",
-        f"{dataset}: arms by question structure",
-        study.summary(dataset)[BY_STRUCTURE_COLUMNS],
-        [*_notes(study, dataset), _failures(study, dataset), *_detectable(study, dataset)],
-    )
+    frame = study.summary(dataset)[BY_STRUCTURE_COLUMNS]
+    notes = [*_notes(study, dataset), _failures(study, dataset), *_detectable(study, dataset)]
+    if study.unlimited is not None:
+        frame = frame.merge(unlimited_em(study.unlimited, dataset), on=["arm", "seed", "structure"], how="left")
+        notes.append("em unlimited: the same questions answered without the study's limits (evaluation.budgets).")
+    return Table(f"{dataset}_by_structure", f"{dataset}: arms by question structure", frame, notes)
 
 
 def comparison(study: Study, dataset: str) -> Table:
     """Every arm against the baseline arm on the same questions, with tests and what they could have found."""
     notes = [*_notes(study, dataset), _comparison_note(study), _detectable_note(study)]
     title = f"{dataset}: arms against {study.settings.baseline}"
-    return Table(f"{dataset}_comparison", title, study.comparison(dataset), notes, merge_intervals=True)
+    return Table(f"{dataset}_comparison", title, study.comparison(dataset), notes)
 
 
 def details(study: Study, dataset: str) -> Table:
@@ -85,7 +86,7 @@ def details(study: Study, dataset: str) -> Table:
         summary = summary.merge(comparison, on=["arm", "seed", "structure"], how="left")
     notes = [*_notes(study, dataset), _comparison_note(study), *_detectable(study, dataset)]
     title = f"{dataset}: all figures by arm and structure"
-    return Table(f"{dataset}_details", title, summary, notes, merge_intervals=True)
+    return Table(f"{dataset}_details", title, summary, notes)
 
 
 def over_seeds(study: Study, dataset: str) -> Table:
@@ -98,7 +99,7 @@ def over_seeds(study: Study, dataset: str) -> Table:
     ]
     title = f"{dataset}: mean over seeds"
     table = metrics.in_order(seeds, study.settings.arms)
-    return Table(f"{dataset}_over_seeds", title, table, notes, merge_intervals=True)
+    return Table(f"{dataset}_over_seeds", title, table, notes)
 
 
 def ablation_grid(study: Study, published: Path = PUBLISHED_DIR) -> Table:
@@ -140,7 +141,7 @@ def ablation_grid(study: Study, published: Path = PUBLISHED_DIR) -> Table:
         for figure in ABLATION_FIGURES
     }
     places = {name: 2 if "turns" in name else 3 for name in headers}
-    return Table("ablation_grid", "Weights of the reward", pd.DataFrame(rows), notes, places, headers, True)
+    return Table("ablation_grid", "Weights of the reward", pd.DataFrame(rows), notes, places, headers)
 
 
 def em_by_dataset(study: Study) -> Table:
@@ -207,6 +208,8 @@ def only_dataset(study: Study) -> str:
 
 _BY_DATASET: dict[str, Callable[[Study, str], Table]] = {
     "_by_structure": by_structure,
+    "_by_parts": by_parts,
+    "_by_budget": by_budget,
     "_comparison": comparison,
     "_details": details,
     "_over_seeds": over_seeds,

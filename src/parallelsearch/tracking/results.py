@@ -13,7 +13,7 @@ from parallelsearch.config.names import is_dotted_name
 from parallelsearch.errors import DataError
 from parallelsearch.evaluation.episodes import read_provenance
 from parallelsearch.files import sha256
-from parallelsearch.plan.paths import PUBLISHED
+from parallelsearch.plan.paths import PUBLISHED, UNLIMITED
 from parallelsearch.runs.run_folder import config_sha256
 from parallelsearch.runs.training_runs import TrainingRun, read_run
 
@@ -30,6 +30,7 @@ class ArmResult:
     training: TrainingRun | None = None
     episodes: list[Path] = field(default_factory=list)
     published_episodes: list[Path] = field(default_factory=list)  # answered by the published protocol
+    unlimited_episodes: list[Path] = field(default_factory=list)  # answered without the study's limits
 
     @property
     def config(self) -> dict[str, Any]:
@@ -63,7 +64,11 @@ class ArmResult:
         own = [] if self.training is None else [
             self.training.folder / name for name in ("config.yaml", "metrics.jsonl", "done.json", "failed.json")
         ]  # fmt: skip
-        return [path for path in (*own, *self.episodes, *self.published_episodes) if path.is_file()]
+        return [
+            path
+            for path in (*own, *self.episodes, *self.published_episodes, *self.unlimited_episodes)
+            if path.is_file()
+        ]
 
     def content(self) -> str:
         """Checksum of all files; equal content needs no second collection."""
@@ -87,14 +92,17 @@ def find(root: Path) -> list[ArmResult]:
             training[arm, run.seed] = run
     episodes: dict[tuple[str, int], list[Path]] = {}
     published: dict[tuple[str, int], list[Path]] = {}
+    unlimited: dict[tuple[str, int], list[Path]] = {}
     for folder in _seed_folders(root, "eval/*/*"):
         for path in sorted(folder.glob("*/episodes.parquet")):
-            files = published if path.parent.name.endswith(PUBLISHED) else episodes
+            name = path.parent.name
+            files = published if name.endswith(PUBLISHED) else unlimited if name.endswith(UNLIMITED) else episodes
             files.setdefault((folder.parent.name, int(folder.name.removeprefix("seed"))), []).append(path)
     keys = sorted({*training, *episodes})
     if not keys:
         raise DataError(f"{root} holds no training run and no episodes; run the study first.")
-    return [ArmResult(root, *key, training.get(key), episodes.get(key, []), published.get(key, [])) for key in keys]
+    files_of = episodes, published, unlimited
+    return [ArmResult(root, *key, training.get(key), *(files.get(key, []) for files in files_of)) for key in keys]
 
 
 def _seed_folders(root: Path, pattern: str) -> list[Path]:

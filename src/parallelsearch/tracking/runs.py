@@ -181,7 +181,8 @@ def training_metrics(result: ArmResult) -> list[Metric]:
 
 
 def _final_metrics(result: ArmResult, stored: dict[str, float]) -> list[Metric]:
-    """`eval/{dataset}/{structure}/{figure}` of the episodes files; `eval_published/...` of the published protocol.
+    """`eval/{dataset}/{structure}/{figure}` of the episodes files; `eval_published/...` of the published protocol,
+    and `eval_unlimited/...` of what was answered without the study's limits.
 
     Those that `stored` does not have. They are as old as the newest file, so that two collections write the same; a
     figure that has changed is as old as this collection, for MLflow shows the youngest.
@@ -189,12 +190,13 @@ def _final_metrics(result: ArmResult, stored: dict[str, float]) -> list[Metric]:
     from mlflow.entities import Metric
 
     now, written = int(time.time() * 1000), _newest(result)
+    apart = {"eval_published": result.published_episodes, "eval_unlimited": result.unlimited_episodes}
     values = []
-    for path in (*result.episodes, *result.published_episodes):
+    for path in (*result.episodes, *result.published_episodes, *result.unlimited_episodes):
         judgements = path.with_name("judgements.parquet")
         episodes = metrics.load([path], [judgements] if judgements.is_file() else [])
         for row in metrics.summarise(episodes, by=["dataset", "structure"]).to_dict("records"):
-            kind = "eval_published" if path in result.published_episodes else "eval"
+            kind = next((kind for kind, files in apart.items() if path in files), "eval")
             prefix = f"{kind}/{row.pop('dataset')}/{row.pop('structure')}"
             figures = {sanitised(f"{prefix}/{name}"): float(value) for name, value in row.items() if is_metric(value)}
             values += [
