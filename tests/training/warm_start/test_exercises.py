@@ -115,8 +115,11 @@ def test_planning_trains_the_first_search_alone(exercises: Exercises) -> None:
         titles = [look_up.title for look_up in exercise.draft.levels[0]]
         parallel = f"<search> {' ## '.join(titles)}</search>" in first.text
         assert first.trains_on and (parallel or f"<search> {titles[0]}</search>" in first.text)
-        searches[parallel] += 1
-    assert 60 < searches[True] < 140
+        searches[len(titles) > 1 and parallel, exercise.draft.type] += 1
+    several = {type: searches[True, type] + searches[False, type] for type in ("comparison", "bridge_comparison")}
+    assert min(several.values()) > 30 and searches[False, "bridge"] > 30 and searches[False, "single"] > 30
+    decomposed = sum(searches[True, type] for type in several)
+    assert abs(decomposed - 0.25 * sum(several.values())) < 4 * (0.25 * 0.75 * sum(several.values())) ** 0.5
 
 
 def test_answers_stand_in_the_tags_of_the_policy(train_world: World) -> None:

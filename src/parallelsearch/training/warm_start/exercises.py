@@ -96,9 +96,10 @@ class Exercises:
             yield Demonstration(draft, True, (*(Segment(piece.text, False) for piece in given), last))
 
     def planning(self, parallel_share: float, rng: random.Random) -> Iterator[Demonstration]:
-        """Endless first steps of comparisons: how many facts are needed, and the first search, parallel or not."""
-        for draft, world in self._drafts(rng, ("comparison",)):
-            parallel = rng.random() < parallel_share
+        """Endless first steps: how many facts are needed, and the first search, parallel or not."""
+        types = ("comparison", "comparison", "bridge", "bridge_comparison", "single")
+        for draft, world in self._drafts(rng, types):
+            parallel = rng.random() < parallel_share and len(draft.levels[0]) > 1
             yield Demonstration(draft, parallel, segments(draft, world, parallel, 1, rng, self._tags)[:1])
 
     def _drafts(self, rng: random.Random, types: tuple[str, ...]) -> Iterator[tuple[Draft, World]]:
