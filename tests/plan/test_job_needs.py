@@ -58,7 +58,7 @@ def test_training_asks_for_the_offloaded_state_the_saved_policy_the_ranks_and_th
 def test_time_follows_steps_passages_and_questions_and_a_training_job_has_a_longest_limit() -> None:
     laptop, long = needs(), needs(overlay={"training": {"steps": 90}})
     assert laptop.train_minutes("parallelsearch") == SHORTEST
-    assert long.train_minutes("parallelsearch") == 2 * (180 + 90 * 96 * 0.2 * 917_504 / 850_000) // 60 + 1
+    assert long.train_minutes("parallelsearch") == 2 * (180 + 90 * 96 * 0.2 * 884_736 / 850_000) // 60 + 1
     assert needs("paper").train_minutes("parallelsearch") == LONGEST
     more = needs(overlay={"geoworld": {"passages": 360_000}})
     assert laptop.embed_minutes("geoworld", 1) == SHORTEST < more.embed_minutes("geoworld", 1)

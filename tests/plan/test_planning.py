@@ -224,7 +224,7 @@ def test_accuracy_against_budget_takes_one_further_evaluation_of_every_agent_tha
     study = plan()
     assert study.swept_arms == study.evaluated and "geoworld_by_budget" in study.tables
     unlimited = study.unlimited_episodes()
-    assert [path.parent.name for path in unlimited] == ["geoworld.test.unlimited"] * 5
+    assert [path.parent.name for path in unlimited] == ["geoworld.test.unlimited"] * 3
     assert set(unlimited) <= set(study.table_inputs("geoworld_by_budget")) & set(
         study.table_inputs("geoworld_by_structure")
     )

@@ -27,7 +27,7 @@ ARMS = ["search-r1", "parallelsearch"]
 EVALUATED = ["warm-start", *ARMS]
 MAIN_TABLE = [
     "arm", "seed", "structure", "n", "em", "em_low", "em_high", "f1", "decomposition_ratio", "turns", "llm_calls",
-    "searches", "seconds",
+    "searches", "seconds", "em_unlimited",
 ]  # fmt: skip
 
 
